@@ -7,18 +7,19 @@ Cases:
 - ``selected``: 256 trials of 4 points each; the front is selected on dev, and its members are measured on test; the truth is
   that of the selected encoders.
 
-The truth of hypervolume and oracle share is that of the same points at their true P and S. The three settings differ in
+The true hypervolume and oracle share are those of the same points at their true P and S. The three settings differ in
 queries, k, spread of trials and noise. Scores are simulated (:mod:`benchmarks.simulated_scores`); the intervals are those
 of a report.
 
-Coverages are means over all members of all sweeps. For ``selected``, every fourth sweep also yields: intervals from dev
+Coverages are means over all members of all sweeps. For ``selected``, every fourth sweep also yields intervals from dev
 itself, on which the front was selected, unchanged and corrected by nested resampling; that correction next to the true
-effect of selection; and how many points of a given stability on dev truly are on the front, which stability does not
-estimate.
+effect of selection; and how many points of a given stability on dev truly are on the front. Stability does not estimate
+that number.
 
 In the last cases, the configurations of a sweep's front are trained several times, like replicates, and the front is then
-selected from all runs: intervals of hypervolume and share on dev, and on test, where only the front's own runs are scored;
-and, for comparison, intervals over queries alone. The truth is the configurations' over all seeds.
+selected from all runs. These cases yield intervals of hypervolume and share on dev, and on test, where only the front's
+own runs are scored, and, for comparison, intervals over queries alone. The truth is that of the configurations over all
+seeds.
 """
 
 import itertools

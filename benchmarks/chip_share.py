@@ -1,4 +1,4 @@
-"""Several trials at once on one GPU: the share of its bf16 peak that they reach, with an encoder of realistic size."""
+"""Measure the share of a GPU's bf16 peak that concurrent trials reach with an encoder of realistic size."""
 
 from collections.abc import Sequence
 from dataclasses import replace

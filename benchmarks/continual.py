@@ -1,4 +1,4 @@
-"""Baselines of continual learning for the loop of :mod:`raysweep.training.hypermask`, and accuracies with intervals."""
+"""Continual-learning baselines for the loop of :mod:`raysweep.training.hypermask`, and accuracies with intervals."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence

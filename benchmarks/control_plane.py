@@ -1,13 +1,14 @@
 """Overhead of raysweep's search on Ray Tune, with trials that do no work.
 
-First 500 trials, 16 at a time, on four fake nodes of four CPUs each (``ray.cluster_utils.Cluster``). Each trial pauses
-after its first rung and resumes once 16 others have paused, so it has two assignments to a worker. A trial is lost if it
-did not complete, and doubled if an event that belongs to it once is in the ledger twice, or a worker repeated a rung or an
-assignment. The memory is the private memory of the driver's process; its growth per assignment is the slope over the last
-four fifths of the assignments, including everything that the sweep, the sampler and Ray Tune store per trial.
+First, 500 trials run, 16 at a time, on four fake nodes of four CPUs each (``ray.cluster_utils.Cluster``). Each trial
+pauses after its first rung and resumes once 16 others have paused, so it is assigned to a worker twice. A trial is lost
+if it did not complete, and doubled if the ledger has an event twice that should occur once, or if a worker repeated a
+rung or an assignment. Memory is the private memory of the driver process; its growth per assignment is the slope over
+the last four fifths of the assignments, including everything that the sweep, the sampler and Ray Tune store per trial.
 
-Then 200 trials that sleep for a second each, in two slots of a local Ray. The floor is 100 s. ``ratio`` is the floor over
-the search's duration, from the call to its end, including process starts, proposals, the ledger and messages.
+Then, 200 trials sleep for a second each, in two slots of a local Ray. The floor is 100 s. ``ratio`` is the floor
+divided by the search's duration, from the call to its end, including process starts, proposals, the ledger and
+messages.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""Sentences embedded a second: raysweep's ``encoder.embed`` against ``SentenceTransformer.encode(batch_size=64)``.
+"""Sentences embedded per second: raysweep's ``encoder.embed`` against ``SentenceTransformer.encode(batch_size=64)``.
 
-Both embed the same sentences of SST-2, in the same slices, with the same weights, working in turns in processes of their
-own; a rate is the median over slices. One table counts making tokens in, on both sides. The other leaves it out, as in a
-sweep, where tokens come from artifacts: of the stock encoder the time within its ``preprocess`` is subtracted. Loading
-and a first slice of 64 sentences are not timed. Cosines are to the stock encoder's fp32 embeddings of the same sentences.
+Both embed the same SST-2 sentences in the same slices with the same weights, taking turns in separate processes; a rate
+is the median over slices. One table includes tokenization on both sides. The other excludes it, as in a sweep, where
+tokens come from artifacts: the time within the stock encoder's ``preprocess`` is subtracted. Loading and a first slice
+of 64 sentences are not timed. Cosines are with the stock encoder's fp32 embeddings of the same sentences.
 
-Peak memory is the peer's own process's resident peak (VmHWM), from its start to its last slice.
+Peak memory is the resident peak (VmHWM) of the peer's process, from its start to its last slice.
 """
 
 import argparse

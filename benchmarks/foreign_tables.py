@@ -1,7 +1,8 @@
 """Tables of other tools, read as recordings.
 
-Two kinds are known. The published scores of *Margins in Contrastive Learning* have a row for each epoch, with scores x100.
-Other tables have a row for each configuration and a description, the file ``NAME.table.yaml`` next to ``NAME.parquet``::
+Two kinds are supported. The published scores of *Margins in Contrastive Learning* have a row for each epoch, with
+scores x100. Other tables have a row for each configuration and a description in ``NAME.table.yaml`` next to
+``NAME.parquet``::
 
     polarity: {column: val_acc, direction: maximize, range: [0.55, 0.97]}
     similarity: {column: train_time, direction: minimize, range: [0.4, 310.0], log: true}

@@ -1,14 +1,14 @@
 """Training options that raise the front of one softmax trial: share of the oracle's hypervolume on test, seed by seed.
 
-A trial of the space `front` is trained in this process for each task, seed and option, with all other settings of the
-space. Its temperature is fitted on dev, and all values of g of the space are measured on test. One training yields several
-rows, for its last weights and for averages of them, since averages do not change the training.
+A trial of the space `front` is trained in this process for each task, seed and option, with the space's other settings.
+Its temperature is fitted on dev, and all values of g of the space are measured on test. One training run yields several
+rows, for its last weights and for weight averages, which do not change the training.
 
-Every seed has its own test split, dev split and training. Tasks without a test split (MR, SUBJ) use a tenth of their rows,
-drawn by the seed. Differences from the baseline (no option, last weights) are paired by seed; their 90% intervals are
-Student's, over seeds. `share` is the hypervolume of the points on test over that of the oracle's hull, as in a report.
-Sentences are encoded in bf16 if that is faster, which moves cosines by 0.00002. Rows may be collected from several calls:
---keep appends them to a file, --summarize reads such files.
+Every seed has its own test split, dev split and training. Tasks without a test split (MR, SUBJ) use a tenth of their
+rows, sampled by the seed. Differences from the baseline (no option, last weights) are paired by seed; their 90%
+intervals are Student's t intervals over seeds. `share` is the hypervolume of the points on test over that of the
+oracle's hull, as in a report. Sentences are encoded in bf16 if that is faster, which changes cosines by 0.00002. Rows
+may be collected from several calls: --keep appends them to a file, and --summarize reads such files.
 """
 
 import argparse

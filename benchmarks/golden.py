@@ -1,4 +1,4 @@
-"""Record what raysweep computes, to the bit, and compare it between two commits on one machine.
+"""Record raysweep's results, to the bit, and compare them between two commits on one machine.
 
     python -m benchmarks.golden --to FILE         # at the first commit
     python -m benchmarks.golden --against FILE    # at the second one; exits 1 and prints the first differences

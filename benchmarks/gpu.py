@@ -1,4 +1,4 @@
-"""All checks that need a GPU, in sequence, into one folder; ``make gpu`` installs the requirements and calls this.
+"""Run all checks that need a GPU, in sequence, into one folder; ``make gpu`` installs the requirements and calls this.
 
     tests       the tests' gpu lane
     memory      trial_memory: a step's memory with encoders of three shapes
@@ -9,10 +9,10 @@
     measured    a sweep of the built-in sentences with as many trials on each GPU as were measured to fit
     polarity    the search space ``polarity`` on SST-2, from the folder in RAYSWEEP_DATA_DIR
 
-``machine.json`` describes the machine. NAME.txt has the output of a finished step, after its command, commit and duration;
-finished steps are not repeated, so the same command resumes after an interruption, as do the sweeps within steps. Runs and
-their reports are in ``runs``, artifacts in ``runs/artifacts``. Without a GPU the exit code is 2; if steps failed, or SST-2
-is missing, it is 1.
+``machine.json`` describes the machine. NAME.txt has a finished step's command, commit and duration, followed by its
+output. Finished steps are not repeated, so the same command resumes after an interruption, as do the sweeps within
+steps. Runs and their reports are in ``runs``, artifacts in ``runs/artifacts``. Without a GPU the exit code is 2; if
+steps failed, or SST-2 is missing, it is 1.
 """
 
 import argparse

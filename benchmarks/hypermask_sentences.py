@@ -6,11 +6,11 @@ class_concat of the reference, with a softmax head for each data set; these head
 
 P and S are measured as in a sweep over a sequence: on the same number of queries of each data set, with its own pool.
 Each method has one operating point for all data sets: for adapters plain or concat(g), for the probe class_concat(g), with
-the product's values of g. It is the one with the highest objective of the product, (P + S) / 2, on dev at the end.
+the product's values of g. It is the one with the product's highest objective, (P + S) / 2, on dev at the end.
 
-Each seed draws its own pools, initial weights and batches; splits are the same. Differences are paired by seed. The other
-constants are those of a grid with the highest mean objective on dev over both orders, under a seed that is not reported;
-``--select`` prints these. Test is not used for any choice.
+Each seed draws its own pools, initial weights and batches; splits are the same. Differences are paired by seed. The
+other constants are those in a grid with the highest mean objective on dev over both orders, under a seed that is not
+reported; ``--select`` prints them. Test is not used for any choice.
 """
 
 import argparse

@@ -1,10 +1,10 @@
 """Which negatives `multiple_negatives` should train against, by scores on test, seed by seed.
 
-One trial of a fixed configuration is trained for each task, seed and option. All options of a task and seed share the split,
-the mined pairs and the order of examples. The tuned encoder alone is scored (the plain point): P, S and their mean, which is
-the default objective. Differences from `all` are paired by task and seed; intervals are Student's, 95%.
-The rule, fixed before any run: `other_class` is the default if the interval of its gain in (P + S) / 2 over all pairs is
-above 0 and its mean gain is positive on every task.
+One trial of a fixed configuration is trained for each task, seed and option. All options of a task and seed share the
+split, the mined pairs and the order of examples. The tuned encoder alone is scored (the plain point): P, S and their
+mean, which is the default objective. Differences from `all` are paired by task and seed; intervals are Student's t,
+95%. The rule was fixed before any run: `other_class` is the default if the interval of its gain in (P + S) / 2 over all
+pairs is above 0 and its mean gain is positive on every task.
 """
 
 import argparse

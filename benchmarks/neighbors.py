@@ -1,18 +1,18 @@
 """Exact neighbors by shards on two nodes, against one process of faiss on the same two cores.
 
-One million unit vectors of width 384 in float32, whose coordinates' variances fall as 1, 1/2, 1/3 and so on, as those of
-embeddings about do. 102,400 of them are the queries, 25 blocks of 4,096; k is 16. faiss is one process with two threads,
-which searches an IndexFlatIP for the 16 nearest of all. Ours are two nodes of one CPU each
-(``ray.cluster_utils.Cluster``), a shard on each, and a coordinator, as in prepare; they find the 16 nearest of the own
-class and the 16 of the other, of two classes, ranked in double precision, ties to the lower id. Both write what they
-find. They take turns, each with an eighth of the queries.
+The data is one million float32 unit vectors of width 384, whose coordinates' variances fall as 1, 1/2, 1/3 and so on,
+roughly like those of embeddings. 102,400 of them are the queries, in 25 blocks of 4,096; k is 16. faiss is one process
+with two threads, which searches an IndexFlatIP for the 16 nearest of all vectors. raysweep uses two nodes of one CPU
+each (``ray.cluster_utils.Cluster``) with a shard on each, and a coordinator, as in prepare. Of two classes, it finds
+the 16 nearest in the query's own and the 16 nearest in the other, ranked in double precision, ties to the lower id.
+Both write their results. They take turns, each with an eighth of the queries.
 
-Reading the vectors and starting up are left out on both sides alike, and stated in rows of their own. Memory is the sum of
-proportional set sizes of the workers on a node, its shard, those that merge, and on one the coordinator, without Ray's own
-processes and without the mapped file that the vectors are read from: the greatest, sampled once a second.
+Startup and reading the vectors are excluded on both sides, and reported in separate rows. Memory is the sum of
+proportional set sizes of a node's workers (its shard, merges and, on one node, the coordinator), without Ray's own
+processes and the mapped file that the vectors are read from: the maximum, sampled once a second.
 
-Then the first block of queries is searched by 1, 3 and 7 shards too, and compared byte by byte; and the inverted file
-searches all vectors for the neighbors of all, with ``--quick`` for those of the queries.
+Then, 1, 3 and 7 shards also search the first block of queries, and the results are compared byte by byte. The inverted
+file searches all vectors for the neighbors of all vectors, or with ``--quick``, of the queries.
 """
 
 import argparse

@@ -5,11 +5,11 @@ cores, with its coordinator, a pool of encoder actors, and the artifact written 
 tokenizes, embeds and writes the same arrays of the same sentences in chunks of the same size. They take turns. With
 ``--location``, Ray's artifacts are stored there, such as in a bucket, and the bare loop writes to a local folder.
 
-Startup is left out on both sides and stated in separate rows: the rate counts from the moment at which the first encoder is
-loaded (by then Ray has started its actors; each records when) to the moment at which the artifact is complete. The arrival
-of chunks is less informative: Ray Data passes on a chunk only once the next one is done too.
+Startup is excluded on both sides and reported in separate rows: the rate counts from the moment when the first encoder
+is loaded (by then, Ray has started its actors; each records its time) until the artifact is complete. The arrival of
+chunks is less informative: Ray Data passes on a chunk only once the next one is done too.
 
-Peak memory is that of the peer's process tree (on Ray's side driver, Ray's own processes, coordinator and actors): the
+Peak memory is that of the peer's process tree (for Ray: driver, Ray's own processes, coordinator and actors): the
 maximum sum of proportional set sizes, sampled twice a second.
 """
 

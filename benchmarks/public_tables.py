@@ -5,10 +5,10 @@ of OpenML (Apache-2.0), HPOLib's of a two-layer network on four regression data 
 15,625 cells on three image data sets (MIT): the scores of every configuration of a grid at the end of its training. They
 have no learning curves and thus no rungs, so they test samplers but not early stopping.
 
-A random sample of each table is written next to a description of its columns. A configuration's metrics are means over its
-recorded repetitions. A metric's range is from its worst to its best value in the complete public table, logarithmic if both
-are above 0 and differ by a factor of at least ten: a rule that looks at no search. The simulated clock uses the recorded
-training time. Numeric parameters are ranges, as an expert would declare them.
+A random sample of each table is written next to a description of its columns. A configuration's metrics are means over
+its recorded repetitions. A metric's range is from its worst to its best value in the complete public table, logarithmic
+if both are above 0 and differ by a factor of at least ten; this rule does not depend on any search. The simulated clock
+uses the recorded training time. Numeric parameters are ranges, as an expert would declare them.
 """
 
 import argparse

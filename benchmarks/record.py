@@ -3,7 +3,7 @@
     python -m benchmarks.record mr benchmarks/recordings/mr.parquet --runs runs/
 
 The data sets are SST-2, MR, SUBJ and TREC of RAYSWEEP_DATA_DIR, and two that the demo's grammar generates, ``easy`` and
-``late`` (:mod:`benchmarks.made_data`). The recording is a sweep of ``raysweep run`` with the sampler random and without
+``late`` (:mod:`benchmarks.made_data`). The recording is a sweep of ``raysweep run`` with the random sampler and without
 early stopping. It can be split into several sessions: Ctrl-C ends one, and the same command resumes. When all
 configurations are recorded, the file is written and the command prints whether the recording counts.
 """

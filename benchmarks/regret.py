@@ -1,10 +1,10 @@
 """The regret curve of one search of a recording, and statistics over seeds and recordings.
 
-Regret is the share of the recording's hypervolume that is still missing, 1 before the first rung has ended. The area under
-its curve, over the recording's total budget, is the mean regret: 0 at best, 1 at worst. A search that ends early keeps its
-last regret.
+Regret is the share of the recording's hypervolume that is still missing; it is 1 before the first rung ends. The area
+under its curve, over the recording's total budget, is the mean regret: 0 at best, 1 at worst. A search that ends early
+keeps its last regret.
 
-Intervals are of the percentile bootstrap (Efron, 1979). Seeds are resampled with replacement within each row of each
+Intervals are from the percentile bootstrap (Efron, 1979). Seeds are resampled with replacement within each row of each
 recording; for a geometric mean over recordings, the recordings are resampled too, each with its own seeds. The best peer of
 a recording is the one with the minimum mean over all its seeds, in resamples as well. Among many equally good peers the
 luckiest one counts as the best, which disadvantages the row that is compared; choosing it again in each resample would do

@@ -1,4 +1,4 @@
-"""Seconds and memory of the report of a large run: 1,000 trials, 10 rungs, 872 queries, 1,000 resamples.
+"""Time and memory for the report of a large run: 1,000 trials, 10 rungs, 872 queries, 1,000 resamples.
 
 The run is generated without training: see :mod:`benchmarks.made_run`. A separate process then writes the report like
 ``raysweep report RUN``; its seconds and peak resident memory are printed, imports included.

@@ -1,8 +1,8 @@
 """Check that a sweep on three nodes, three trials at a time, equals the same sweep on one node, one at a time, to the bit.
 
 Trials are random and none is stopped, so that the set of trials does not depend on their order. Each has one CPU and a
-fixed precision. All trials' configurations are compared, and the loss and every point of each rung. A second pair of sweeps
-uses the default sampler and early stopping; there the proposals that both have are compared.
+fixed precision. All trials' configurations are compared, as are the loss and every point of each rung. A second pair of
+sweeps uses the default sampler and early stopping; there, the proposals that they have in common are compared.
 
 ``ratio`` is the share of the compared rungs that are equal; only 1 is good.
 """

@@ -1,13 +1,13 @@
 """Samplers on functions with a known optimum, in continuous spaces, which recordings cannot cover.
 
-The functions: a six-dimensional bowl; Hartmann's function of six parameters; Branin's, shifted along its first parameter
-more at smaller training budgets, so that early and final optima differ; a conditional space; and a mixed one of ranges,
-whole numbers, ordered and unordered choices. The last three have four budgets, 1, 2, 4 and 8, and two of three trials,
-chosen by the seed, stop after the first; in the others each trial has one.
+The functions are a six-dimensional bowl; Hartmann's function of six parameters; Branin's, shifted further along its
+first parameter at smaller training budgets, so that early and final optima differ; a conditional space; and a mixed one
+of ranges, whole numbers, ordered and unordered choices. The last three have four budgets (1, 2, 4 and 8), and two of
+three trials, chosen by the seed, stop after the first budget; in the others, each trial has one budget.
 
-After 100 trials the regret is the gap between the best trial, at the largest budget, and the function's maximum, over the
-function's range: the median over seeds. Regrets below 0.1% count as equal. Every sampler learns from every rung it can:
-Optuna's samplers receive stopped trials as pruned, with their intermediate value.
+The regret after 100 trials is the gap between the best trial, at the largest budget, and the function's maximum,
+divided by the function's range; its median over seeds is reported. Regrets below 0.1% count as equal. Every sampler
+learns from every rung it can: Optuna's samplers receive stopped trials as pruned, with their intermediate value.
 """
 
 import math

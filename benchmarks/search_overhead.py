@@ -1,5 +1,4 @@
-"""CPU time of raysweep's searcher and early stopping per result as a sweep grows, in simulated trials without training or
-files.
+"""CPU time per result of raysweep's searcher and early stopping as a sweep grows, simulated without training or files.
 
 2,000 trials on 64 simulated workers over the space ``polarity``; each rung yields simulated scores of eight operating
 points. The time covers everything that raysweep does between two results: recording and judging the rung, updating the

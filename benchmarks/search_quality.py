@@ -10,11 +10,11 @@ the nearest unused configuration (:class:`raysweep.replay.simulator.FreeTrials`)
 :mod:`benchmarks.search_peers` describes the peers and what they receive. ``random`` and ``grid`` name recorded
 configurations, so they follow the recording's density; all others sample from the space itself.
 
-Each row runs 50 seeds with 1 and with 8 simulated workers. Peers that take more than 0.2 s per proposal run 10 seeds with 1
-worker. ``ratio`` is the geometric mean, over the recordings that count, of the best peer's mean area over that of
-raysweep's default, with 1 or with 8 workers, whichever is less; the best peer is that of each recording and number of
-workers. A recording counts if at least five configurations come within a tenth of the best one's hypervolume and none has
-more than 90% of the recording's alone. If no recording counts, all are used, and the output states it.
+Each row runs 50 seeds with 1 and with 8 simulated workers. Peers that take more than 0.2 s per proposal run 10 seeds
+with 1 worker. ``ratio`` is the geometric mean, over the recordings that count, of the best peer's mean area divided by
+that of raysweep's default, with 1 or with 8 workers, whichever is lower; the best peer is chosen for each recording and
+number of workers. A recording counts if at least five configurations come within a tenth of the best one's hypervolume
+and none has more than 90% of the recording's alone. If no recording counts, all are used, and the output states it.
 
 ``--quick`` uses 48 random configurations of each of the first two recordings, two seeds, no slow peers, and only the
 default of raysweep's own rows.

@@ -1,17 +1,17 @@
 """Accuracy on frozen embeddings with SentEval's fitting procedure; ``raysweep transfer`` uses scikit-learn's.
 
-SentEval (Conneau and Kiela 2018, ``senteval/tools``) minimizes the cross-entropy by Adam, with a rate of 1e-3, here in
-batches of 128. Every three epochs it evaluates held-out rows. It stops at the sixth evaluation without improvement, or
-after 200 epochs, and keeps the best epoch. The L2 penalty, 1e-5 to 1e-2, is chosen on three folds. These settings are those
-of margins-contrastive. Sentences are in lower case, their tokens joined by spaces, in order of their number of tokens.
-Random numbers are drawn as in SentEval, seeded again for each regression, so that the same embeddings in the same order
-have the same score.
+SentEval (Conneau and Kiela 2018, ``senteval/tools``) minimizes the cross-entropy by Adam, with a learning rate of 1e-3,
+here in batches of 128. Every three epochs it evaluates held-out rows. It stops at the sixth evaluation without
+improvement, or after 200 epochs, and keeps the best epoch. The L2 penalty, 1e-5 to 1e-2, is chosen on three folds.
+These settings are those of margins-contrastive. Sentences are in lower case, with tokens joined by spaces, and sorted
+by number of tokens. Random numbers are drawn as in SentEval, seeded again for each regression, so that the same
+embeddings in the same order get the same score.
 
-With ``--tasks FOLDER``, a file NAME.csv is tested by three folds, and NAME_train.csv by NAME_test.csv; columns are text and
-label. Each seed fits again; with a given split it also determines the folds on which the penalty is chosen. Without
---tasks, the built-in demo sentences are classified.
+With ``--tasks FOLDER``, a file NAME.csv is tested on three folds, and NAME_train.csv on NAME_test.csv; columns are text
+and label. Each seed fits again; with a given split, it also determines the folds on which the penalty is chosen.
+Without --tasks, the built-in demo sentences are classified.
 
-The accuracy on the rows that chose the penalty is printed too: for TREC these are 5,452 questions, but the test has 500.
+The accuracy on the rows used to choose the penalty is printed too: TREC has 5,452 of these, but 500 test questions.
 """
 
 import argparse

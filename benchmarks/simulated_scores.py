@@ -1,9 +1,9 @@
 """Simulated per-query scores of encoders whose true P and S are known exactly, for :mod:`benchmarks.calibration`.
 
-Each query has a difficulty shared by all encoders, one per trial, and a small one per point. A query's P is the logistic
-function of their sum, rounded to a multiple of 1/k, so that it accumulates at 0 and 1 like real ones. Its S is a mean plus
-parts of the same kind; the shared part is skewed. The mean of P over all possible queries is a sum of normal probabilities,
-that of S is given.
+Each query has a difficulty shared by all encoders, one per trial, and a small one per point. A query's P is the
+logistic function of their sum, rounded to a multiple of 1/k, so that it accumulates at 0 and 1 like real P. Its S is a
+mean plus parts of the same kind; the shared part is skewed. The mean of P over all possible queries is a sum of normal
+probabilities; the mean of S is given.
 """
 
 from dataclasses import dataclass, replace

@@ -1,11 +1,11 @@
-"""Soft targets against hard ones: what each rule of `targets` does to classes, similarity and the encoder's geometry.
+"""Soft targets against hard ones: the effect of each rule of `targets` on classes, similarity and encoder geometry.
 
 One trial of a fixed configuration is trained for each seed and rule. All rules share the split, the mined pairs and, by
 seed, the order of examples. The tuned encoder alone is scored on test (the plain point): P, S, average precision of pairs
 of neighbors, divergence from the untuned encoder, and nDCG@10 on retrieval data. The experts are MiniLM, MiniLM pooled by
 its first token, and static embeddings from MiniLM's word table; see `examples/static_expert.py`. The configuration is that
 of Lu et al. 2024 (arXiv:2408.11868): batches of 64, learning rate 3e-5.
-Intervals are 90% by the bootstrap over sentences (for nDCG@10, over queries), paired between rules.
+Intervals are 90% bootstrap intervals over sentences (for nDCG@10, over queries), paired between rules.
 """
 
 import argparse

@@ -2,16 +2,18 @@
 
 Three questions, each for three families of curves (:mod:`benchmarks.made_curves`), with sampler ``random``:
 
-* wasted: with an open number of trials, as under ``budget.minutes``, the share of rungs of trials whose true continuation
-  adds nothing to the true front of all rungs so far, while new trials wait. A trial's first rung is never wasted.
-* slow starter: one of 50 trials starts slowly and ends above all. Does it reach its last rung within the rungs of 50
-  complete trials? Under a budget of 50 trials, and with an open number, of which 50 are only the first ones.
-* end: one of the first 20 trials extends only the end of the front: its P is the highest, its own area is below most.
-  It counts as continued if it gets at least five rungs and more than half the trials started by then.
+* wasted: with an open number of trials, as under ``budget.minutes``, the share of rungs of trials whose true
+  continuation adds nothing to the true front of all rungs so far, while new trials wait. A trial's first rung is never
+  wasted.
+* slow starter: one of 50 trials starts slowly and ends above all others. Does it reach its last rung within the rungs
+  of 50 complete trials? This is asked under a budget of 50 trials, and with an open number, of which these are only the
+  first 50.
+* end: one of the first 20 trials extends only the end of the front: its P is the highest, but its own area is below
+  most. It counts as continued if it gets at least five rungs and more than half the trials started by then.
 
-In addition, the true area of the front at the end of each search of the first kind, relative to that of 400 complete
-trials, which cost as many rungs as 16 such searches. It reveals a policy that wastes nothing because it never continues a
-trial.
+The output also includes the true area of the front at the end of each search of the first kind, relative to that of 400
+complete trials, which cost as many rungs as 16 such searches. It reveals a policy that wastes nothing because it never
+continues a trial.
 """
 
 import heapq

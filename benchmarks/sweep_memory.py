@@ -1,12 +1,12 @@
 """Memory of each process of a sweep, for few sentences and for ten times as many.
 
-Generated sentences of twelve words and two labels in twelve files, a random BERT of one block and width 384, neighbors by
-an inverted file, 20,000 triplets, one trial. The measure is the resident anonymous memory (``RssAnon``), without mapped
-files and Ray's object store: the peak of each process, sampled ten times a second, and the maximum over all processes of a
-kind. Ray's own daemons are left out.
+The sweep has generated sentences of twelve words and two labels in twelve files, a random BERT of one block and width
+384, neighbors by an inverted file, 20,000 triplets, and one trial. The measure is the resident anonymous memory
+(``RssAnon``), without mapped files and Ray's object store: the peak of each process, sampled ten times a second, and
+the maximum over all processes of a kind. Ray's own daemons are left out.
 
-``ratio`` is 100 MiB over the largest growth of any kind of process, except for the block of vectors of a search shard; more
-than 1 is good.
+``ratio`` is 100 MiB divided by the largest growth of any kind of process, except for the block of vectors of a search
+shard; more than 1 is good.
 """
 
 import argparse

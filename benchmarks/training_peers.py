@@ -1,4 +1,4 @@
-"""The two compared ways to train, each as a peer: raysweep's engine, and sentence-transformers' own trainer."""
+"""The two training methods compared, each as a peer: raysweep's engine, and sentence-transformers' own trainer."""
 
 import copy
 import tempfile

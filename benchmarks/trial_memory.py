@@ -1,8 +1,8 @@
 """GPU memory of a training step: all weights or a LoRA adapter, bf16 weights, and checkpointed blocks.
 
-A step trains on one batch of 128 sentences of 64 tokens, so 8,192 tokens, with AdamW in bf16, on encoders with random
+A step trains on one batch of 128 sentences of 64 tokens (8,192 tokens), with AdamW in bf16, on encoders with random
 weights. ``between steps`` is what a trial holds: weights, the base model's copies of them, and AdamW's moments. ``peak`` is
-the most that the second step holds, including gradients and activations. GB are 10**9 bytes.
+the maximum during the second step, including gradients and activations. GB are 10**9 bytes.
 """
 
 import argparse

@@ -1,16 +1,17 @@
-"""Training triplets a second: raysweep's engine against the stock SentenceTransformerTrainer, on the same triplets.
+"""Training triplets per second: raysweep's engine against the stock SentenceTransformerTrainer, on the same triplets.
 
 Both take the same triplets of SST-2 in the same order and the same batches of 64, with the same cosine TripletLoss
 (margin 0.1), AdamW, learning rate 3e-5, linear schedule with 10% warm-up and the encoder's own dropout; once with all
-weights training, once with the embeddings and blocks 0 to 2 frozen (and their dropout at rest, in both). Peers train side
-by side in processes of their own, a few steps each in turn; loading, building data and a warm-up of some batches are not
-timed. A rate is the median over turns. Then the same code scores each result on the test split.
+weights training, and once with the embeddings and blocks 0 to 2 frozen (and their dropout off, in both). Peers train in
+separate processes, taking turns of a few steps; loading, building data and a warm-up of some batches are not timed. A
+rate is the median over turns. Then the same code scores each result on the test split.
 
-A frozen trial of raysweep is measured twice: ``no cache`` is a short one on its own, which runs the frozen blocks for each
-batch; with ``cache filled`` its process has run them for these sentences before, as a sweep's has once its trials have read
-the data: the most the cache can give. ``tower query`` trains only the encoder of anchors, on the same triplets.
+A frozen trial of raysweep is measured twice. ``no cache`` is a short trial on its own, which runs the frozen blocks for
+each batch. With ``cache filled``, its process has already run them for these sentences, as in a sweep whose trials have
+read the data; this is the cache's maximum benefit. ``tower query`` trains only the encoder of anchors, on the same
+triplets.
 
-Peak memory is the peer's own process's resident peak (VmHWM), from its start to the end of training.
+Peak memory is the resident peak (VmHWM) of the peer's process, from its start to the end of training.
 """
 
 import argparse

@@ -14,7 +14,7 @@ class InputError(ValueError):
 
 
 class TemporaryError(InputError):
-    """A failure that is not in the input, such as a full disk; later, the same command resumes. Exit code 75."""
+    """A failure not caused by the input, such as a full disk; the same command resumes later. Exit code 75."""
 
 
 class DamagedError(InputError):

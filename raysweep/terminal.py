@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 SECONDS_BETWEEN_LINES = 10.0  # between status lines if the output is not a terminal
-FOLLOW_SECONDS = 0.5  # between two looks at the log
+FOLLOW_SECONDS = 0.5  # between two checks of the log
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
@@ -125,7 +125,7 @@ class _StageClock:
         return f"{self.name}: {counted}, {pace}, {left} left"
 
     def _rate(self, done: int) -> float | None:
-        """Return the rows per second since the first rows were completed, or None until more rows are."""
+        """Return the rows per second since the first rows were completed, or None until more are completed."""
         now = time.monotonic()
         if done and self.first_at is None:
             self.first_done, self.first_at = done, now
@@ -144,7 +144,7 @@ class _LastingConsole(Console):
 class ConsoleDisplay(Display):
     """Display on a rich console, which commands open on standard error so that standard output has only results.
 
-    On a terminal, the status is at the bottom, in place. Elsewhere, as in a log file, it is a line every
+    On a terminal, the status is updated in place at the bottom. Elsewhere, as in a log file, it is a line every
     ``seconds_between_lines``.
     """
 
@@ -259,7 +259,7 @@ def _followed(log: Log, display: ConsoleDisplay) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _logging_at(level: str | None) -> Iterator[None]:
-    """Write the records of Python's loggers from this level on to standard error in this context."""
+    """Write the records of Python's loggers at or above this level to standard error in this context."""
     if level is None:
         yield
         return
@@ -274,7 +274,7 @@ def _logging_at(level: str | None) -> Iterator[None]:
 
 
 def set_log_level(level: str) -> None:
-    """Write the records of Python's loggers from this level on to standard error, and nowhere else."""
+    """Write the records of Python's loggers at or above this level to standard error, and nowhere else."""
     logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
 
 

@@ -1,8 +1,9 @@
 """Run sweeps, preparation, reports and exports under faults of processes, nodes, drivers, disks, buckets and clocks.
 
-Each case is a real sweep of real trials (all-MiniLM-L6-v2 on the built-in demo sentences, one CPU per trial) with faults at
-random moments, one after the other. Afterwards its ledger must hold each trial's start and end once, each rung once, and
-nothing of an ended trial, and the study each proposal once. Nodes are those of ray.cluster_utils.Cluster.
+Each case is a real sweep of real trials (all-MiniLM-L6-v2 on the built-in demo sentences, one CPU per trial) with
+faults at random moments, one after the other. Afterwards, its ledger must hold each trial's start and end once, each
+rung once, and no event of a trial after its end; the study must hold each proposal once. Nodes are those of
+ray.cluster_utils.Cluster.
 
 For faults of workers, the output states the seconds from Ray's report of a death to the trial's next rung, next to the
 seconds from a trial's start to its first rung without faults: both contain a rung.

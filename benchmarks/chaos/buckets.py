@@ -1,4 +1,4 @@
-"""Faults of buckets, of a real S3 API on a loopback socket."""
+"""Faults of buckets, with a real S3 API on a loopback socket."""
 
 import dataclasses
 import importlib

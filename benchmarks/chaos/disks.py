@@ -1,6 +1,6 @@
 """Faults of disks: full or read-only for some seconds, under the driver and its trials.
 
-Requires a machine that may mount a file system in memory.
+Requires a machine that allows mounting an in-memory file system.
 """
 
 import contextlib

@@ -152,7 +152,7 @@ def control_run(run: Run, action: str, value: int | Mapping[str, Any] | None = N
     Args:
         run: The run, or its folder or URI.
         action: ``pause`` or ``resume``; ``workers``, to run at most ``value`` trials at a time; ``stop-trial``, to stop
-            the trial of this number for good; or ``try``, to try the configuration ``value`` next.
+            trial number ``value`` for good; or ``try``, to try the configuration ``value`` next.
         value: The value of the action, if it has one.
         wait: How long to wait for an answer, in seconds.
 
@@ -306,7 +306,7 @@ def trial_config(**parameters: Any) -> TrialConfig:
 
 
 def _encoder(argument: str, **values: Any) -> EncoderConfig:
-    """Return the settings of the encoder that ``argument`` names; raise InputError if one is invalid."""
+    """Return the settings of the encoder that ``argument`` names; raise InputError if a setting is invalid."""
     try:
         return EncoderConfig.model_validate(values)
     except ValidationError as error:

@@ -61,7 +61,7 @@ class RunComparison:
 
         ``estimate`` is the difference between ``label`` and ``other``, with an interval from ``low`` to ``high``; all
         intervals hold jointly with probability ``level``. ``over`` names the noise that they account for, such as
-        queries. They are NaN if the runs have no per-query scores; ``why_no_interval`` then has the reason.
+        queries. The bounds are NaN if the runs have no per-query scores; ``why_no_interval`` then gives the reason.
         """
         import pandas as pd
 

@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def _input_error_code() -> int:
-    """Return the exit code for invalid input: 2, or as in the environment for schedulers that retry every failure."""
+    """Return the exit code for invalid input: 2, or the environment's for schedulers that retry every failure."""
     text = os.environ.get(CODE_VARIABLE, "")
     return int(text) if re.fullmatch(r"\d{1,3}", text) and int(text) <= LAST_CODE else INPUT_ERROR_CODE
 

@@ -125,7 +125,7 @@ def check_one_of(flag: str, text: str, allowed: Sequence[Choice]) -> Choice:
 
 
 def parse_names(flag: str, text: str, form: str = "COLUMN,...") -> tuple[str, ...]:
-    """Split column names at their commas; raise InputError unless they differ and are as many as in ``form``."""
+    """Split column names at their commas; raise InputError unless they are distinct and as many as in ``form``."""
     names = tuple(text.split(","))
     has_form = form.endswith("...") or len(names) == len(form.split(","))
     if "" in names or len(set(names)) != len(names) or not has_form:
@@ -183,7 +183,7 @@ def parse_path(text: str) -> Path:
 
 
 def check_local(name: str, path: Path) -> Path:
-    """Return a local path; raise InputError if it is a URI, of which Path has collapsed the double slash."""
+    """Return a local path; raise InputError if it is a URI, whose double slash Path has collapsed."""
     if str(path).partition(":/")[0] in SCHEMES and ":/" in str(path):
         raise InputError(f"{name}: is a URI; allowed: a local path")
     return path

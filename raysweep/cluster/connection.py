@@ -1,4 +1,4 @@
-"""Start Ray on this machine, or join a cluster, without noise and with clear errors."""
+"""Start Ray on this machine, or join a cluster, quietly and with clear errors."""
 
 import contextlib
 import json

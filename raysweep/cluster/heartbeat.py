@@ -28,7 +28,7 @@ HEARTBEATS_IN_SILENCE = 6  # heartbeats missed in a row before a trial counts as
 class HeartbeatRecord(NamedTuple):
     """A heartbeat of a trial process, sent ``quiet_seconds`` after its trial last made progress.
 
-    The process counts as loading until its first trial has made progress. ``is_evaluating`` is whether the trial
+    The process counts as loading until its first trial has made progress. ``is_evaluating`` is True while the trial
     is evaluating its rung.
     """
 
@@ -47,7 +47,7 @@ class HeartbeatRecord(NamedTuple):
 class Silence:
     """The time since a process last made progress on its trial, as far as the driver can tell.
 
-    ``record`` is the last heartbeat, which is at most ``record_age`` seconds old, except for its way to the recorder.
+    ``record`` is the last heartbeat, at most ``record_age`` seconds old, not counting its transit to the recorder.
     """
 
     record: HeartbeatRecord

@@ -1,6 +1,6 @@
 """Nodes of the joined cluster: their types, their numbers over time, and notices that a node is about to go away.
 
-A cloud announces on its metadata server that a spot machine will end: AWS two minutes ahead, Google Cloud half a minute
+A cloud announces the end of a spot machine on its metadata server: AWS two minutes ahead, Google Cloud half a minute
 ahead. A process on the node polls this server and has Ray mark the node as draining. Ray then places no more work on
 the node, and the node's trials write a fresh checkpoint and leave. Kubernetes ends a pod with SIGTERM, after which Ray
 itself marks the node.

@@ -9,7 +9,7 @@ TARGETS = ("attention", "feed_forward", "all_linear")
 """Linear layers that an adapter is attached to, in every block of the encoder."""
 
 DEFAULTS: Mapping[str, Any] = MappingProxyType({"lora_rank": 8, "lora_targets": "all_linear", "lora_dropout": 0.0})
-"""Parameters of an adapter that a space leaves out; ``lora_alpha`` is then twice the rank."""
+"""Defaults of an adapter's parameters; ``lora_alpha`` defaults to twice the rank."""
 
 PARAMETERS = ("lora_rank", "lora_alpha", "lora_targets", "lora_dropout")
 
@@ -29,5 +29,5 @@ class Lora:
 
 
 def adapter_defaults(adapter: object) -> Mapping[str, Any]:
-    """Return the defaults of the adapter's own parameters, or none unless ``adapter`` is ``lora``."""
+    """Return the defaults of the adapter's own parameters; empty unless ``adapter`` is ``lora``."""
     return DEFAULTS if adapter == "lora" else {}

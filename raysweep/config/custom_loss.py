@@ -13,9 +13,9 @@ class attribute meaning
 ``batches``     ``plain`` or ``by_label``; ``plain`` if missing
 =============== ======================================================================================================
 
-The loss's parameters are the parameters that ``__init__`` takes after the model and whose type is float, int, bool or a
-``Literal`` of texts. ``width`` and ``num_labels`` are not among them: raysweep passes the embedding's width and the
-number of classes.
+The loss's parameters are those that ``__init__`` takes after the model and whose type is float, int, bool or a
+``Literal`` of strings. ``width`` and ``num_labels`` are excluded: raysweep passes the embedding's width and the number
+of classes.
 """
 
 import functools
@@ -29,12 +29,12 @@ from raysweep.config.loss_spec import EXAMPLES, BatchRule, Choice, LossSpec, Num
 from raysweep.errors import InputError
 
 SUPPLIED = ("width", "num_labels")
-"""Arguments of a loss's class that raysweep passes if the class has them."""
+"""Arguments that raysweep passes to a loss's class if the class accepts them."""
 
 METHODS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"compute_loss": ("batch",), "compute_loss_from_embeddings": ("embeddings", "labels")}
 )
-"""The methods that a loss may have, the first of which is used, with their arguments."""
+"""The methods that a loss may have, with their arguments; the first one found is used."""
 
 _POSITIONAL = (
     inspect.Parameter.POSITIONAL_ONLY,
@@ -49,7 +49,7 @@ def import_object(path: str) -> Any:
     """Return the object at an import path such as ``package.module:Class.member``.
 
     Raises:
-        InputError: If it cannot be imported or does not exist.
+        InputError: If the object cannot be imported or does not exist.
     """
     module, _, names = path.partition(":")
     try:

@@ -13,14 +13,14 @@ _MINING = (
     *("encoder", "neighbors", "concatenated", "min_similarity", "index", "anchors_per_class", "max_similarity"),
     *("negatives", "negative_ranks", "relative_margin", "experts"),
 )
-"""Settings of the mining of examples from labeled sentences that must have their defaults with other data."""
+"""Settings for mining examples from labeled sentences; with other data, they must have their defaults."""
 
 
 def of_kind(config: SweepConfig, space: Space, kind: DataKind) -> SweepConfig:
-    """Return the settings of a sweep over data of this kind: its own, with the kind's goals unless others are set.
+    """Return the sweep's settings for data of this kind, with the kind's goals unless others are set.
 
     Raises:
-        InputError: If a setting does not suit the kind; the message names key, value and what is allowed.
+        InputError: If a setting does not suit the kind. The message names the key, the value and what is allowed.
     """
     if kind == "labeled":
         _check_goals(config, kind)

@@ -17,7 +17,7 @@ MAX_VALUES = 100_000  # limit for a document with its aliases expanded
 MERGE = "tag:yaml.org,2002:merge"
 TEXT = "tag:yaml.org,2002:str"
 CHOICES = "choices"
-"""The key of a mapping whose own keys are values of a parameter."""
+"""The key of a mapping whose own keys are parameter values."""
 TOO_DEEP = "nested too deeply, or an alias contains itself"
 
 
@@ -142,7 +142,7 @@ class Document:
                 self._note_lines(loader, item, child)
 
     def _count_value(self) -> None:
-        """Count a value; raise InputError if there are too many, as nested aliases can cause."""
+        """Count a value; raise InputError if there are too many, which nested aliases can cause."""
         self.num_values += 1
         if self.num_values > MAX_VALUES:
             raise InputError(f"{self.source}: has more than {MAX_VALUES:,} values after its aliases are expanded")

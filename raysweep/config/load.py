@@ -73,7 +73,7 @@ def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:
     config = _with_points_of_goals(document, config)
     space = space_parser.parse(document, config)
     config = adapt_to_sequence(document, config, space)
-    if config.data.kind is not None:  # without a kind, it is known only when the sources are opened
+    if config.data.kind is not None:  # otherwise the kind is known only when the sources are opened
         config = of_kind(config, space, config.data.kind)
     _check_soft_targets(document, config, space)
     _check_teacher(document, config, space)

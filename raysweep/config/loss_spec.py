@@ -65,7 +65,7 @@ class Number:
     Attributes:
         default: Default value, or None if the parameter is required.
         keyword: The parameter's name in the class, or empty if raysweep applies the parameter itself.
-        off: A value without any effect, if there is one. Trials of losses that lack the parameter may also have it.
+        off: A value that has no effect, if any. Trials whose loss lacks the parameter may also have this value.
     """
 
     default: float | None
@@ -162,7 +162,7 @@ class LossSpec:
     Attributes:
         examples: The kind of examples that the loss trains on.
         class_path: The import path of its class, as ``package.module:Class``.
-        parameters: Its parameters, by their names in a space. A parameter shared by several losses has one meaning.
+        parameters: Its parameters, by their names in a space. A parameter has the same meaning in all losses.
         constants: Fixed keyword arguments for the class, as import paths.
         targets: The rule that sets a batch's targets.
         batches: The rule that groups examples into batches.

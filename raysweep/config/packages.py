@@ -34,7 +34,7 @@ def check(needs: Iterable[Need]) -> None:
 
 
 def needs_of_sweep(config: SweepConfig, space: Space) -> Iterator[Need]:
-    """Yield the packages needed to prepare and search; existing artifacts may reduce them."""
+    """Yield the packages needed to prepare and search; existing artifacts may make some unnecessary."""
     storage = config.storage
     yield from needs_of_storage("storage.runs", storage.runs)
     yield from needs_of_storage(storage.artifacts_key, storage.artifacts_location)

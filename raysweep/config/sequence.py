@@ -13,7 +13,7 @@ from raysweep.config.trial import SEQUENCE_PARAMETERS
 def adapt_to_sequence(document: Document, config: SweepConfig, space: Space) -> SweepConfig:
     """Return the settings of a sweep over ``data.sequence``: one rung per data set, and no early stopping.
 
-    Other settings are returned as they are.
+    Other settings are unchanged.
 
     Raises:
         InputError: If a setting does not suit the sequence, or if a loss needs a sequence that is missing.

@@ -8,8 +8,8 @@ Side = Literal["query", "document"]
 """The side of a retrieval that a sentence is on. Anchors of examples are queries; what is retrieved is a document."""
 
 Tower = Literal["both", "query", "separate"]
-"""What a trial tunes: one encoder of ``both`` sides, only that of queries, while documents keep the reference's
-embeddings, or two ``separate`` encoders, which are equal at first."""
+"""What a trial tunes: one encoder for ``both`` sides; only the ``query`` encoder, while documents keep the reference's
+embeddings; or two ``separate`` encoders, which are equal at first."""
 
 T_co = TypeVar("T_co", covariant=True)
 U = TypeVar("U")

@@ -89,7 +89,7 @@ class FixedSuggester:
     """A Suggester that returns a known configuration's values and records the sampler's parameters.
 
     ``params`` and ``distributions`` are keyed by the sampler's names, like those in ``optuna.trial.FixedTrial``. The
-    methods raise ValueError if a value is not in the space. Ranges of the parameters ``widened`` are extended to the
+    methods raise ValueError if a value is not in the space. Ranges of parameters in ``widened`` are extended to the
     value instead.
     """
 
@@ -162,7 +162,7 @@ class Space:
     def suggest_fixed(self, values: Mapping[str, Any], widened: Collection[str] = ()) -> FixedSuggester:
         """Return a suggester with the sampler's parameters for a known configuration.
 
-        Ranges of the parameters ``widened`` allow any number.
+        Ranges of parameters in ``widened`` allow any number.
 
         Raises:
             ValueError: If a value is not in the space; the message names the first one.

@@ -254,7 +254,7 @@ _TEXTS = {
     "loss": f"{', '.join(ALL_LOSSES)}, or an import path, package.module:Class",
     "matryoshka": f"{' or '.join(matryoshka.FORMS)}, as text; on the command line, \"'192'\" is one width",
 }
-"""The allowed values of parameters that are texts."""
+"""The allowed values of string parameters."""
 
 
 _PROBE = {"loss": "margin_mse", "learning_rate": 1e-5}  # a valid trial to which any parameter can be added
@@ -346,7 +346,7 @@ def _check_loss_parameter(document: Document, path: KeyPath, loss: str, values: 
 
 
 def _check_budgets(document: Document, config: SweepConfig, space: Space) -> None:
-    """Check that all trials are evaluated after the same numbers of examples, at which they are compared."""
+    """Check that all trials are evaluated, and thus compared, after the same numbers of examples."""
     path = ("space", "examples_per_rung")
     parameters = find(space.parameters, "examples_per_rung")
     if any(isinstance(parameter, Range) for parameter in parameters):

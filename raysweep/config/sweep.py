@@ -63,7 +63,7 @@ def _join_sources(tasks: Any, split: str) -> list[str]:
 
 
 def has_test(task: TaskConfig) -> bool:
-    """Return whether a data set has a test split, which the demo brings along."""
+    """Return whether a data set has a test split; the demo brings its own."""
     return bool(task.test) or task.train == "demo"
 
 
@@ -823,7 +823,7 @@ class SweepConfig(StrictModel):
 
     @property
     def limits(self) -> list[str]:
-        """Return the search's limits except the number of trials, and the minimum scores, each with its key."""
+        """Return the search's limits, except the number of trials, and the minimum scores, each with its key."""
         plateau = self.early_stopping.plateau
         limits = {key: getattr(self.budget, key) for key in ("minutes", "cpu_hours", "gpu_hours", "money")}
         limits["plateau of trials"] = plateau and plateau.trials

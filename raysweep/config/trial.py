@@ -221,7 +221,7 @@ class TrialConfig(StrictModel):
 
     @property
     def recorded(self) -> dict[str, Any]:
-        """Return the values in :attr:`flat` that a ledger records, which are neither None nor usual."""
+        """Return the values in :attr:`flat` that a ledger records, excluding None and usual values."""
         return self.record(searched=())
 
     def record(self, searched: Collection[str]) -> dict[str, Any]:
@@ -277,7 +277,7 @@ def has_documents(loss: str) -> bool:
 
 
 OFF = {name: spec.off for loss in LOSSES.values() for name, spec in loss.parameters.items() if spec.off is not None}
-"""Values without effect of parameters that a loss may lack."""
+"""Values that have no effect, for parameters that a loss may lack."""
 
 SEQUENCE_PARAMETERS = ("learning_rate", "batch_size", "examples_per_rung")
 """The shared parameters that trials over a sequence of data sets use."""

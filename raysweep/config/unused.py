@@ -1,4 +1,4 @@
-"""Detection of settings that the sweep's other settings leave without effect."""
+"""Detection of settings that have no effect because of the sweep's other settings."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -104,7 +104,7 @@ def _find_unused_of_examples(config: SweepConfig, space: Space) -> Iterator[_Unu
 
 
 def _find_unused_in_space(space: Space) -> Iterator[_Unused]:
-    """Yield parameters in the space that may differ from their defaults but that others leave without effect."""
+    """Yield parameters in the space that may differ from their defaults but have no effect because of others."""
     if None not in _possible_values(space, "warmup_steps"):
         yield from _find_unused_parameter(space, "warmup_fraction", "warmup_steps", "warmup_steps is given")
     if _possible_values(space, "learning_rate_rule") == {"none"}:

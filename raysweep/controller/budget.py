@@ -51,7 +51,7 @@ class CostTracker:
         """Charge a trial for using its resources on a node for ``seconds``."""
         hours = seconds / 3600
         price = self.budget.price_per_hour(node.type) or 0.0
-        shares = []  # shares of the node's CPUs and GPUs, of which the trial pays for the larger
+        shares = []  # shares of the node's CPUs and GPUs; the trial pays for the larger one
         if node.cpus:
             shares.append(self.cpus / node.cpus)
         if node.gpus:

@@ -3,7 +3,7 @@
 Scores are kept for points near the front and for the other runs of these points' configurations. Workers store one file
 per rung before they report the rung. A rung's file is removed once all of its points have been dropped; at the end of a
 session, the remaining points are packed into a few files. The front only advances, so a point that is no longer near it
-never will be again, and it does not matter when this is checked.
+never will be again, and the timing of this check does not matter.
 """
 
 import contextlib

@@ -76,7 +76,7 @@ class NodeHealth:
         self._pauses.pop(node_id, None)
 
     def nodes_to_avoid(self, job: Hashable, now: float) -> tuple[str, ...]:
-        """Return the nodes on which a job should not start: excluded and paused ones, and the one of its own error."""
+        """Return the nodes on which a job should not start: excluded, paused, and the one where it raised an error."""
         usable = self.list_usable() - self.excluded
         avoided = self._paused(now)
         if job in self._raised_on:

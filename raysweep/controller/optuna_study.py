@@ -24,7 +24,7 @@ class StudyFile:
 
     A second study, whose name ends with ``PAIR_STUDY``, has the same trials with two values, P and S of their best
     points, unless the sampler itself maximizes both. While the sweep runs, trials that have not ended are RUNNING. All
-    others, and at the sweep's end paused and interrupted ones, are COMPLETE, because optuna-dashboard leaves pruned
+    others are COMPLETE, as are paused and interrupted ones at the sweep's end, because optuna-dashboard leaves pruned
     trials out of most plots; the attribute ``status`` has the actual status. Failed trials are FAIL, and trials without a
     rung are PRUNED. A replicate has its original's parameters and the attribute ``replicate_of``. ``begin`` must be
     called for every trial, in order.
@@ -102,7 +102,7 @@ class StudyFile:
                 study.tell(number, list(self._proposer.objective.best_point(front)))
 
     def close(self) -> None:
-        """Complete the trials that have not ended, because the sweep has. A resumed sweep writes the file again."""
+        """Complete the unfinished trials when the sweep ends. A resumed sweep writes the file again."""
         for number, trial in list(self._running.items()):
             is_paused = trial.status == TrialStatus.PAUSED
             self.end(number, TrialStatus.PAUSED if is_paused else TrialStatus.INTERRUPTED, trial.reason, trial.front)
@@ -113,7 +113,7 @@ class StudyFile:
 
 
 def shortfalls(objective: Objective, point: Pair) -> dict[str, float]:
-    """Return how far a point falls short of each constraint; as in Optuna, the value is at most 0 if it is met."""
+    """Return how far a point falls short of each constraint; as in Optuna, values of met constraints are at most 0."""
     polarity, similarity = point
     p, s = objective.goals.headings
     missed_by = {}

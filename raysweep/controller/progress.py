@@ -73,7 +73,7 @@ class Progress:
         self.configs[trial.number] = config
         if trial.replicate_of is None:
             self.num_rungs[trial.number] = self._budget.rungs_of(config.examples_per_rung)
-        else:  # a replicate ends at its original's last rung, but on the schedule of a complete trial
+        else:  # a replicate ends at its original's last rung, but follows the schedule of a complete trial
             self.num_rungs[trial.number] = self.steps_done(trial.replicate_of)
         self._study.begin(trial)
 

@@ -58,7 +58,7 @@ class Workload:
 
     rung_seconds: float | None = None  # mean worker time of a rung; None until the first rung is recorded
     max_rungs: int = 1  # of a trial that completes
-    num_trials: Mapping[int, int] = field(default_factory=dict)  # trials off their workers, keyed by finished rungs
+    num_trials: Mapping[int, int] = field(default_factory=dict)  # trials that left workers, keyed by finished rungs
     interrupted: Sequence[tuple[int, int]] = ()  # finished rungs and number of rungs of each trial that continues
 
     def expected_rungs(self, num_done: int, num_rungs: int) -> float:

@@ -14,7 +14,7 @@ from raysweep.controller.status import Activity, RunningRung, SweepStatus
 from raysweep.terminal import duration
 
 MAX_ROWS = 12
-OTHER_LINES = 8  # of the terminal: the search, the header, the trials left out, and some earlier output
+OTHER_LINES = 8  # terminal lines for the search, the header, the omitted trials, and some earlier output
 BAR_WIDTH = 20
 MIN_BAR_WIDTH = 6
 WIDTH_WITHOUT_BARS = 58  # columns of a row with long numbers
@@ -25,7 +25,7 @@ NUMBERS = ("trial", "examples", "rung ends in")
 
 @dataclass(frozen=True)
 class StatusView:
-    """A status that rich renders, with the times as they are expected to be when it is rendered."""
+    """A status that rich renders, with the times extrapolated to the moment of rendering."""
 
     status: SweepStatus
     taken_at: float = field(default_factory=time.monotonic)

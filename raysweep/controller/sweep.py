@@ -113,7 +113,7 @@ class Sweep:
         self._weights = WeightStore(self.run, max_bytes, goals)
         self._scores = KeptScores(self.run, self.num_queries, goals)
         self._failures = Failures(config.resources)
-        self.nodes = NodeHealth(config.resources.max_node_errors, list_usable=set)  # the cluster's code lists its nodes
+        self.nodes = NodeHealth(config.resources.max_node_errors, list_usable=set)  # cluster code replaces list_usable
         self._slowest_rung_seconds = 0.0  # in this session
         self.short_of_memory: set[int] = set()  # trials that ran out of memory in this session
         self._num_defects = 0  # trials that failed in this session, not counting those that diverged

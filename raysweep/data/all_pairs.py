@@ -89,7 +89,7 @@ def draw(  # noqa: PLR0913 (those of raysweep.data.examples.draw, and the joined
     """Return at most ``target`` examples (n, columns) and their targets (n,), or None for kinds without targets.
 
     Half of the labeled and scored pairs are negative: each has the first sentence of a positive pair and a random
-    sentence of another class. A triplet is a positive pair with such a sentence.
+    sentence of another class. A triplet is a positive pair plus such a sentence.
     """
     rng = np.random.default_rng(seed)
     positives = sentences.positives(first_joined)

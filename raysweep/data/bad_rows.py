@@ -1,4 +1,4 @@
-"""Rows that are no labeled sentences, such as rows with an empty text: counted, and either left out or an error."""
+"""Rows that are not labeled sentences, such as rows with empty text: counted, then left out or reported as errors."""
 
 from dataclasses import dataclass, field
 
@@ -26,7 +26,7 @@ class BadRows:
             self.rows.append(row)
 
     def check(self) -> None:
-        """Raise InputError if there are bad rows that must not be left out; the message has their number."""
+        """Raise InputError if there are bad rows that must not be left out; the message states how many."""
         if self.is_dropped or not self.count:
             return
         if self.count == 1:

@@ -32,7 +32,7 @@ class Matches(NamedTuple):
 
 
 FindPhrases = Callable[[Sequence[str], int], Iterable[Matches]]
-"""Function that searches all blocks for phrases and lists the rows with a phrase if there are at most a given number."""
+"""Function that searches all blocks for phrases, and lists a phrase's rows if at most a given number contain it."""
 
 
 TakeTexts = Callable[[Ids], Iterable[Sequence[str]]]
@@ -99,7 +99,7 @@ class Containment:
 
 
 def match_phrases(phrases: Phrases, rows: Ids, texts: Sequence[str], max_rows: int) -> Matches:
-    """Return the matches in a block of training rows, ascending, with these texts."""
+    """Return the matches in a block of ascending training rows with these texts."""
     places, ends = phrases.inside(texts)
     pairs, positions = _join(ends, phrases.ends)  # phrases with the same words share an end
     counts = np.bincount(positions, minlength=len(phrases.ends))

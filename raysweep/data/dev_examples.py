@@ -13,7 +13,7 @@ MAX_EXAMPLES = 4096
 
 
 def find_neighbors(vectors: npt.NDArray[np.float32], labels: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
-    """Return the nearest sentences of the first ``MAX_ANCHORS`` in their own class and in others.
+    """Return the sentences nearest to each of the first ``MAX_ANCHORS``, in its own class and in others.
 
     ``vectors`` (n, width) are unit embeddings. The result is (anchors, 2, k), padded with -1.
     """

@@ -27,7 +27,7 @@ def keep_similar_up_to(
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """Return neighbors (m, 2, k) and their cosines without those of other classes whose cosine exceeds ``maximum``.
 
-    It is ``max_score`` of sentence-transformers' ``mine_hard_negatives``.
+    ``maximum`` is ``max_score`` of sentence-transformers' ``mine_hard_negatives``.
     """
     is_kept = neighbor_ids >= 0
     is_kept[:, _OTHER] &= cosines[:, _OTHER] <= maximum
@@ -41,8 +41,8 @@ def keep_ranks(
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """Return neighbors (m, 2, k) and their cosines without those of other classes below rank ``first`` or above ``last``.
 
-    Ranks count from 1, the nearest. They are ``range_min`` + 1 and ``range_max`` of sentence-transformers'
-    ``mine_hard_negatives``.
+    Ranks count from 1, the nearest. ``first`` and ``last`` are ``range_min`` + 1 and ``range_max`` of
+    sentence-transformers' ``mine_hard_negatives``.
     """
     ids, kept_cosines = neighbor_ids.copy(), cosines.copy()
     num_kept = last - first + 1
@@ -63,9 +63,9 @@ def num_negatives(
 ) -> NDArray[np.int64]:
     """Return how many neighbors of other classes are negatives for each neighbor of the anchor's class, (m, k).
 
-    All are without a margin. With one, a negative's cosine is at most p - margin |p|, for the positive's cosine p, as with
-    ``relative_margin`` of sentence-transformers' ``mine_hard_negatives``. Neighbors are in order of decreasing cosine, so
-    the negatives are the last ones. Places without a neighbor have 0.
+    Without a margin, all of them are. With one, a negative's cosine is at most p - margin |p|, where p is the
+    positive's cosine, as with ``relative_margin`` of sentence-transformers' ``mine_hard_negatives``. Neighbors are in
+    order of decreasing cosine, so the negatives are the last ones. Places without a neighbor get 0.
     """
     counts = _count_neighbors(neighbor_ids)
     has_positive = neighbor_ids[:, _OWN] >= 0
@@ -107,10 +107,10 @@ def allocate(counts: ArrayLike, target: int, seed: int) -> NDArray[np.int64]:
     """Return how many examples to draw from each anchor, in the shape of ``counts``.
 
     The quotas sum to min(target, sum of counts). With ``counts`` (n,), the candidates of each anchor, the quotas are
-    distributed like those of a uniform sample of all candidates without replacement. With ``counts`` (n, 2), one
-    column per slot (own class, other classes), each slot gets half of the target (the own class gets the extra example
-    of an odd target); if a slot has too few candidates, all of them are used and the other slot gets the rest.
-    ``target`` must be below 1e9.
+    distributed like those of a uniform sample of all candidates without replacement. With ``counts`` (n, 2), one column
+    per slot (own class, other classes), each slot gets half of the target, and the own class gets the extra example of
+    an odd target. If a slot has too few candidates, all of them are used and the other slot gets the rest. ``target``
+    must be below 1e9.
     """
     counts = np.asarray(counts, dtype=np.int64)
     rng = np.random.default_rng(seed)
@@ -151,7 +151,7 @@ class Chunk:
     """Up to :data:`CHUNK` consecutive anchors, and their number in the sequence of all chunks.
 
     ``anchors`` (m,) are sentence ids, ``neighbor_ids`` (m, 2, k) their neighbors and ``quotas``, (m,) or (m, 2), their
-    quotas from :func:`allocate`. ``negatives`` (m, k) limits the triplets, see :func:`num_candidates`.
+    quotas from :func:`allocate`. ``negatives`` (m, k) limits the triplets; see :func:`num_candidates`.
     """
 
     number: int

@@ -1,10 +1,10 @@
 """Read selected columns of a file, block by block.
 
-The suffix determines the format: .csv .tsv .jsonl .ndjson .parquet; all but Parquet can be compressed, as in .csv.gz
-(.gz .bz2 .zst). CSV follows RFC 4180: quoted line breaks, doubled quotes, spaces kept, and nothing between a closing
-quote and the end of the cell. TSV is read the same way, but quoted cells must not contain line breaks or tabs: many TSV
-files use no quoting, and a text that begins with a quote would swallow the rows up to the next quote. Text is UTF-8,
-with or without a byte order mark.
+The suffix determines the format: .csv, .tsv, .jsonl, .ndjson or .parquet. All but Parquet can be compressed (.gz, .bz2
+or .zst), as in .csv.gz. CSV follows RFC 4180: quoted line breaks, doubled quotes, spaces kept, and nothing between a
+closing quote and the end of the cell. TSV is read the same way, but quoted cells must not contain line breaks or tabs:
+many TSV files use no quoting, and a text that begins with a quote would swallow the rows up to the next quote. Text is
+UTF-8, with or without a byte order mark.
 """
 
 import csv

@@ -80,7 +80,7 @@ class NeighborShard:
     def search(
         self, queries: LabeledVectors, search: NeighborSearch, probes: NDArray[np.integer] | None = None
     ) -> Neighbors:
-        """Return the k nearest rows of both slots for the queries (m), regardless of the search's mode.
+        """Return the k nearest rows in each slot for the queries (m), regardless of the search's mode.
 
         Ids are row numbers of the source. Cosines are computed in double precision and rounded to float32, and ties go
         to the lower id. So the answer does not depend on how queries are split into calls and, once merged, not on how

@@ -18,7 +18,7 @@ Pairs = tuple[Integers, Integers]
 
 
 class _Spaces(dict[int, int]):
-    """A mapping for ``str.translate`` of punctuation to a space; other characters stay. Filled on demand."""
+    """A mapping for ``str.translate`` from punctuation to a space, filled on demand; other characters stay."""
 
     def __missing__(self, character: int) -> int:
         kind = category(chr(character))

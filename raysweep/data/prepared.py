@@ -34,7 +34,8 @@ class TaskArtifacts:
 class Prepared:
     """The artifacts that a sweep's trials read, opened as memory maps on first use.
 
-    A sequence of data sets has ``tasks`` by name, in order; the fields for one data set hold those of the first.
+    For a sequence of data sets, ``tasks`` has one entry for each, in order; the fields for one data set describe the
+    first.
     """
 
     model: dict[str, Any]  # the candidate encoder's EncoderConfig, as plain values

@@ -90,7 +90,7 @@ class RelationExamples:
 
 @dataclass(frozen=True)
 class _Rows:
-    """The positives or the negatives of all groups: ``rows`` sorted by group, and where each group's begin."""
+    """The positives or the negatives of all groups: ``rows`` sorted by group, and where each group's rows begin."""
 
     rows: Integers
     starts: Integers

@@ -27,10 +27,10 @@ from raysweep.data.source_files import without_options
 from raysweep.errors import InputError
 
 PAIR_COLUMNS = (("sentence1", "sentence2"), ("text1", "text2"))
-"""Columns of the sentences of pairs that are recognized without being named."""
+"""Sentence columns of pairs that are recognized without being configured."""
 
 POSITIVE_LABELS = ("1", "true", "entailment")
-"""Labels of positive pairs that are recognized without being named."""
+"""Labels of positive pairs that are recognized without being configured."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class RelationColumns:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Scored pairs with at least the score ``positive`` are positive, with at most ``negative`` negative."""
+    """Scored pairs with a score of at least ``positive`` are positive; those with at most ``negative`` are negative."""
 
     positive: float = 4.0
     negative: float = 2.0
@@ -77,7 +77,8 @@ class RelationSettings:
 
     With ``joins_labels``, all other labels of a pair file are negative together, instead of one by one.
 
-    ``seed`` is that of the queries and documents of labeled sentences, and of a sample of at most ``max_queries`` queries.
+    ``seed`` determines the queries and documents drawn from labeled sentences, and the sample of at most
+    ``max_queries`` queries.
     """
 
     kind: Kind | None = None
@@ -108,7 +109,7 @@ class RelationSettings:
 
 
 def read_all(sources_and_settings: Iterable[tuple[str, RelationSettings]]) -> list[Relations]:
-    """Read the relations of several sources as :func:`read` does, with different names.
+    """Read the relations of several sources as :func:`read` does, and make their names unique.
 
     Raises:
         InputError: If a source cannot be read, or none of its queries or groups has both positives and negatives.
@@ -133,12 +134,12 @@ def _check_groups(relations: Relations) -> None:
 
 
 def read(source: str, settings: RelationSettings, *, split: str = "test", subset: str | None = None) -> list[Relations]:
-    """Read the relations of a source; a pair file has one item for each label that its positives are compared with.
+    """Read the relations of a source; a pair file yields one item for each label that its positives are compared with.
 
     ``split`` is used for a hub source that names no split; ``subset`` is the hub's configuration name.
 
     Raises:
-        InputError: With file, row, column and value, if a row is invalid; if there are no positives or no negatives.
+        InputError: If a row is invalid, with file, row, column and value; or if there are no positives or no negatives.
     """
     pieces = sources.pieces(source, subset=subset, split=split)
     kind = settings.kind or _recognize(pieces[0], settings.columns)
@@ -160,12 +161,12 @@ def read(source: str, settings: RelationSettings, *, split: str = "test", subset
 
 
 def kind_of_sweep(data: DataConfig, first: sources.Piece) -> Kind:
-    """Return the kind of a sweep's data, given the first piece of train; ``labeled`` if its columns are of no kind.
+    """Return the kind of a sweep's data, given the first piece of train; ``labeled`` if its columns match no kind.
 
     A file with the text and label columns of labeled sentences is labeled. The hub is not contacted.
 
     Raises:
-        InputError: If the columns are of no kind, but some are those of retrieval data or pairs.
+        InputError: If the columns match no kind, but some belong to retrieval data or pairs.
     """
     if data.kind is not None:
         return data.kind

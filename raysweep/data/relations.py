@@ -57,8 +57,8 @@ class Relations:
     A group is a query of retrieval data, or the pairs of a pair file with the same values in its group columns.
 
     ``sentences`` are distinct; their positions are their ids. ``first`` (queries) and ``second`` (documents) are the
-    ids of each pair's sentences, int64 (pairs,); ``is_positive`` and ``group``, a position in ``group_names``, describe
-    it. ``num_left_out`` counts the rows of the source that are neither positive nor negative.
+    ids of each pair's sentences, int64 (pairs,). ``is_positive`` and ``group``, a position in ``group_names``, describe
+    each pair. ``num_left_out`` counts the rows of the source that are neither positive nor negative.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Relations:
     def of_pairs(
         cls, name: str, kind: Kind, pairs: GroupedPairs, read_texts: Callable[[Integers], list[str]]
     ) -> "Relations":
-        """Return pairs of sentences that have any ids, whose texts are read; groups are named by their numbers."""
+        """Return pairs of sentences with arbitrary ids, reading their texts; groups are named by their numbers."""
         ids, positions = np.unique(np.concatenate([pairs.first, pairs.second]), return_inverse=True)
         first, second = np.split(positions, 2)
         group_names = list(map(str, range(pairs.num_groups)))
@@ -139,7 +139,7 @@ class RelationsBuilder:
     _rows: list[tuple[int, int, bool, int]] = field(default_factory=list)
 
     def group(self, key: Hashable, name: str) -> int:
-        """Return the number of a group, which is new if its key is."""
+        """Return the number of the group with this key, adding the group if the key is new."""
         if key not in self._groups:
             self._groups[key] = len(self._group_names)
             self._group_names.append(name)

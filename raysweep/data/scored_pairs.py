@@ -1,7 +1,7 @@
 """Pairs of sentences with a gold score of their similarity, as in the STS tasks of SemEval.
 
-The source is either a ``.tsv`` file without a header, whose lines are gold score, first and second sentence, separated
-by tabs and unquoted; or any table with a column for each. Pairs with an empty score are skipped.
+The source is either a ``.tsv`` file without a header, whose lines hold the gold score and the two sentences, unquoted
+and separated by tabs, or any table with a column for each. Pairs with an empty score are skipped.
 """
 
 import contextlib
@@ -184,7 +184,7 @@ def read_group(place: str, columns: Sequence[str], values: Sequence[Any]) -> tup
 
 
 def _score(pair: _Pair, columns: PairColumns) -> float | None:
-    """Return the gold score or None if empty, or raise InputError if it is not a number."""
+    """Return the gold score, or None if it is empty; raise InputError if it is not a number."""
     value = pair.score
     is_nan = value != value
     is_blank = isinstance(value, str) and not value.strip()

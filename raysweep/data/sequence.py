@@ -14,11 +14,11 @@ from raysweep.data.shards import Rows, ShardedArray
 class SentenceSequence(Sentences):
     """The sentences of several data sets, keyed by name. Ids and labels of a data set come after those of earlier ones.
 
-    The names of labels are ``DATA SET/LABEL``.
+    Label names are ``DATA SET/LABEL``.
 
     Attributes:
         names: The names of the data sets.
-        starts: The first id of each data set, and the number of all sentences, (data sets + 1,).
+        starts: The first id of each data set, followed by the number of all sentences, (data sets + 1,).
         num_classes: The number of classes of each data set.
     """
 
@@ -55,11 +55,11 @@ class SentenceSequence(Sentences):
         return in_order
 
     def num_queries(self, split: Split) -> int:
-        """Return the number of queries, of which each data set has the same number: that of its smallest split."""
+        """Return the number of queries; each data set has as many as the one with the fewest."""
         return len(self._parts) * self.queries_per_data_set(split)
 
     def queries_per_data_set(self, split: Split) -> int:
-        """Return the number of sentences that the data set with the fewest has in a split."""
+        """Return the number of sentences in a split of the data set with the fewest."""
         return min(len(part.ids(split)) for part in self._parts)
 
     def data_sets_of(self, ids: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:

@@ -1,7 +1,7 @@
 """The shards of an artifact: files that each hold some of its rows, written atomically by one worker, read as arrays.
 
 ``00002-of-00017.arrow`` holds the third part of the rows, in uncompressed Arrow IPC format, so that every process can
-memory-map it. The schema's metadata contain the worker's report, so that a process that continues a killed build reads
+memory-map it. The schema's metadata contains the worker's report, so that a process that continues a killed build reads
 only the start of each file.
 """
 

@@ -277,7 +277,7 @@ def _walk(base: str, max_depth: float) -> Iterator[str]:
 
 
 def _scan(folder: str) -> list[os.DirEntry[str]]:
-    """Return the entries of a folder, sorted by name; none if it was removed since it was found."""
+    """Return the entries of a folder, sorted by name; none if the folder has since been removed."""
     try:
         with os.scandir(folder) as entries:
             return sorted(entries, key=lambda entry: entry.name)

@@ -7,10 +7,10 @@ A source is a string, or a list of such strings, which are read in order:
 a path or a URI         rows in a file, in a folder or in files matching a glob, see :mod:`raysweep.data.source_files`
 
 Rows are numbered from 1 in each file, excluding the header and blank lines. Texts are passed through verbatim: a CSV
-cell ``NA`` or ``null`` is an ordinary text. Labels become strings in Unicode form NFC, without surrounding space. Equal
-numbers or booleans become the same label in every format: ``1``, ``+1``, ``1.0`` and ``1e0`` become "1", ``-0.0``
-becomes "0", ``True`` becomes "true", and a float32 of 0.1 becomes "0.1". Leading zeros (``007``) and trailing zeros of a
-fraction (``2.50``) are kept, because they may be part of a name.
+cell ``NA`` or ``null`` is an ordinary text. Labels become strings in Unicode form NFC, without surrounding whitespace.
+Equal numbers or booleans become the same label in every format: ``1``, ``+1``, ``1.0`` and ``1e0`` become "1", ``-0.0``
+becomes "0", ``True`` becomes "true", and a float32 of 0.1 becomes "0.1". Leading zeros (``007``) and trailing zeros of
+a fraction (``2.50``) are kept, because they may be part of a name.
 """
 
 import errno
@@ -170,8 +170,8 @@ def read_pieces(
     """Stream the rows of pieces in order. ``bad_rows`` collects bad rows, as in :func:`read_piece`.
 
     Raises:
-        InputError: With file, row, column and value, if a row is not a text with a label; if a file is missing,
-            unreadable or differs from its listing; if there are no rows.
+        InputError: If a row is not a text with a label, with file, row, column and value; if a file is missing,
+            unreadable or differs from its listing; or if there are no rows.
     """
     is_empty = True
     for piece in listed:
@@ -213,8 +213,8 @@ def read_piece(
 ) -> Iterator[Batch]:
     """Stream the rows of one piece, which may be empty. Raises InputError as :func:`read_pieces` does.
 
-    The first bad row raises at once, unless ``bad_rows`` collects them: then they are left out, or the error at the end
-    of the piece counts them all, and nothing is yielded after the first of them.
+    The first bad row raises at once, unless ``bad_rows`` collects bad rows. They are then either left out, or the error
+    at the end of the piece counts them all and nothing is yielded after the first of them.
     """
     columns = (text_column, label_column)
     if text_column == label_column:

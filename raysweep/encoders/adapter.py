@@ -1,7 +1,6 @@
 """LoRA adapters of an encoder: attaching, removing, scaling and merging them, with the package peft.
 
-Its layers take the place of linear layers in the encoder's blocks, which they call; a removed adapter leaves the model
-as it was.
+An adapter's layers replace linear layers in the encoder's blocks and call them. Removing an adapter restores the model.
 """
 
 from collections.abc import Iterator
@@ -72,7 +71,7 @@ def updates(model: "SentenceTransformer") -> Iterator[tuple[str, torch.Tensor, t
 def keep(model: "SentenceTransformer", share: float, base: str | None) -> None:
     """Multiply the adapter's update by ``share``, so that saving the model writes the adapter of that encoder.
 
-    ``base`` is the saved name of the base model, its folder if None.
+    ``base`` is the name of the base model to save; None means its folder.
     """
     for layer in _layers(model).values():
         layer.scaling[NAME] *= share
@@ -87,7 +86,7 @@ def keep(model: "SentenceTransformer", share: float, base: str | None) -> None:
 def scaled(model: "SentenceTransformer", share: float) -> Iterator[None]:
     """Multiply the adapter's update by ``share`` within the context.
 
-    It equals the encoder with the merged weights (1 - share) base + share tuned.
+    The model then equals the encoder with the merged weights (1 - share) base + share tuned.
     """
     layers = _layers(model).values()
     scalings = [layer.scaling[NAME] for layer in layers]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _Product(torch.autograd.Function):
-    """Product with a frozen matrix, of which the backward pass needs no widened copy."""
+    """Product with a frozen matrix; the backward pass needs no widened copy of the matrix."""
 
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, weight: Tensor) -> Tensor:
@@ -54,8 +54,8 @@ _WIDE = {narrow: wide for wide, narrow in _NARROW.items()}
 def narrow(model: "SentenceTransformer", trained: Collection[str] = ()) -> None:
     """Store the linear layers and the word table of an encoder's transformer in bf16, except those that are ``trained``.
 
-    ``trained`` are parameter names. Their matrices are widened, and other layers stay as they are: subclasses, whose
-    forward pass may use the matrix itself, and those that transformers keeps in fp32.
+    ``trained`` are parameter names; their matrices are widened. Other layers are unchanged: subclasses, whose forward
+    pass may use the matrix itself, and layers that transformers keeps in fp32.
     """
     transformer: Any = getattr(model[0], "auto_model", None)
     if transformer is None:

@@ -21,9 +21,9 @@ UNUSED_FILES = ["onnx/*", "openvino/*", "*.onnx", "*.h5", "*.msgpack", "*.ot", "
 
 
 def select_files(names: Iterable[str]) -> list[str]:
-    """Return the files of an encoder that loading it may need, sorted.
+    """Return the files that loading an encoder may need, sorted.
 
-    Consoles of object stores represent folders by empty objects, which are omitted.
+    Object store consoles represent folders as empty objects, which are omitted.
     """
     names = set(names)
     folders = {str(folder) for name in names for folder in PurePosixPath(name).parents}

@@ -151,7 +151,7 @@ def _num_positions(model: "SentenceTransformer") -> int | None:
 
 
 def _avoid_plans() -> None:
-    """Disable cuDNN's attention in this process: planning takes 100 ms for each shape of a batch, and most differ."""
+    """Disable cuDNN's attention in this process: planning takes 100 ms for each batch shape, and most shapes differ."""
     import torch
 
     torch.backends.cuda.enable_cudnn_sdp(False)

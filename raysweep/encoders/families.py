@@ -32,8 +32,8 @@ class Family:
     ``after_first_block`` matches the path of a module that changes the hidden states after block 0.
 
     If ``shares_blocks``, all blocks use the same weights, so no level freezes a block. Unless ``caches_prefix``, blocks
-    receive more than hidden states from the blocks before them, so a cache of hidden states cannot replace those.
-    ``positions`` is where a packed pass starts to count the tokens of a sentence; None if packed passes are not
+    receive more than hidden states from the blocks before them, so a cache of hidden states cannot replace those
+    blocks. ``positions`` is where a packed pass starts to count the tokens of a sentence; None if packed passes are not
     supported.
     """
 

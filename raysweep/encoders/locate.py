@@ -1,4 +1,4 @@
-"""Lookup of encoders by name (the demo's, a folder, in a bucket, on the Hub), and an identity that reflects weights."""
+"""Lookup of encoders by name (demo, folder, bucket or Hub), and an identity that reflects their weights."""
 
 import functools
 import hashlib
@@ -98,7 +98,7 @@ class ModelSource:
     def own_prompt(self, side: Side = "document") -> str:
         """Return the prompt that the model puts before every sentence by itself; "" for most models.
 
-        It is that of ``encode``. For a model with a Router, it is that of ``encode_query`` or ``encode_document``.
+        It is the prompt of ``encode`` or, for a model with a Router, of ``encode_query`` or ``encode_document``.
         """
         if self.has_router:
             return self._named_prompt(side)

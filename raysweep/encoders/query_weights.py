@@ -1,7 +1,7 @@
 """The weights of the encoder of queries, in trials that tune it separately from the encoder of documents.
 
-Both encoders are one model. Its modules hold the parameters of documents, except while queries are embedded, so frozen
-parameters, buffers, caches and dropout layers exist once.
+Both encoders share one model. Its modules hold the document encoder's parameters, except while queries are embedded, so
+frozen parameters, buffers, caches and dropout layers exist only once.
 """
 
 from collections import defaultdict
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from torch import nn
 
 PREFIX = "query."
-"""Precedes the names of these parameters among those of a trial. Names of an encoder's parameters begin with a digit."""
+"""Prefix of these parameters' names in a trial. Names of an encoder's own parameters begin with a digit."""
 
 
 class QueryWeights:

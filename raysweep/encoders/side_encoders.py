@@ -63,7 +63,7 @@ class TokenEncoder:
 
 @dataclass(frozen=True)
 class StoredEncoder:
-    """Stored unit embeddings of all sentences, (sentences, width), which nothing computes again."""
+    """Stored unit embeddings of all sentences, (sentences, width), which are never recomputed."""
 
     embeddings: Rows
 

@@ -99,9 +99,9 @@ def tokenize(model: "SentenceTransformer", texts: Sequence[str], prompt: str = "
 
 
 def excluded_prompt_length(model: "SentenceTransformer", prompt: str) -> int:
-    """Return how many tokens of a prompt, with the special tokens before it, the model's pooling excludes.
+    """Return how many tokens the model's pooling excludes: the prompt and the special tokens before it.
 
-    This is 0 unless ``include_prompt`` is False, as for INSTRUCTOR models, and for prompts in a chat template.
+    This is 0 unless ``include_prompt`` is False, as for INSTRUCTOR models. It is also 0 for prompts in a chat template.
     """
     includes_prompt = all(getattr(module, "include_prompt", True) for module in model.modules())
     if includes_prompt or not prompt:

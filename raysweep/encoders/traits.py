@@ -59,7 +59,7 @@ _LIMITS_BY_TYPE = {
     "MultiVectorEncoder": MULTI_VECTOR,
     "ColBERT": MULTI_VECTOR,
 }
-"""By ``model_type`` in the settings of sentence-transformers and PyLate."""
+"""Limits by ``model_type`` in the settings of sentence-transformers and PyLate."""
 
 _LIMITS_BY_MODULE = {
     "LogitScore": CROSS_ENCODER,
@@ -71,15 +71,15 @@ _LIMITS_BY_MODULE = {
     **dict.fromkeys(ROUTERS, ROUTER),
     "StaticEmbedding": STATIC,
 }
-"""By class name of a module."""
+"""Limits by class name of a module."""
 
 _OF_TOKENS = ("Transformer", "WordEmbeddings", "WordWeights", "CNN", "LSTM", "WeightedLayerPooling")
 _WITHOUT_POOLING = frozenset((*_OF_TOKENS, "Dense", "Dropout", "LayerNorm", "Normalize"))
-"""Class names of modules that do not reduce the vectors of tokens to one of a sentence."""
+"""Class names of modules that do not reduce token vectors to one sentence vector."""
 
 _CROSS_ENCODER_HEAD = re.compile("For(SequenceClassification|TextRanking)$")
 _MULTI_VECTOR_HEAD = re.compile("ColBERT|For(Multimodal)?Retrieval$")
-_OTHER_TOWERS = ("vision_config", "audio_config")  # keys of configurations of models of several modalities
+_OTHER_TOWERS = ("vision_config", "audio_config")  # configuration keys of multimodal models
 
 
 def limits_of_files(source: ModelSource) -> list[Limit]:
@@ -154,7 +154,7 @@ def notes(config: EncoderConfig, role: Role, source: ModelSource) -> list[str]:
 
 @dataclass(frozen=True)
 class EncoderTraits:
-    """What a loaded encoder is built of, as far as its roles and the way it embeds texts depend on it.
+    """Properties of a loaded encoder that determine its roles and how it embeds texts.
 
     ``modalities`` are those of sentence-transformers; ``message`` means a chat template. ``padding_side`` is the
     tokenizer's. ``has_attention_mask`` is False for static embeddings and for models with a Router.
@@ -170,7 +170,7 @@ class EncoderTraits:
 
     @classmethod
     def of(cls, model: "SentenceTransformer") -> "EncoderTraits":
-        """Return the traits of a loaded model, which embeds a word for that."""
+        """Return the traits of a loaded model, which preprocesses a word to find them."""
         is_routed = has_router(model)
         return cls(
             modalities=tuple(str(modality) for modality in model.modalities),

@@ -99,7 +99,7 @@ class EvaluationSet(ScoredSet):
         )
 
     def shifted(self, offset: int) -> "EvaluationSet":
-        """Return the same sentences, whose ids are greater by an offset."""
+        """Return the same set with an offset added to all sentence ids."""
         return replace(self, queries=self.queries + offset, pool=self.pool + offset)
 
     @cached_property
@@ -136,7 +136,7 @@ class EvaluationSet(ScoredSet):
         return readable_rows(len(self.queries))
 
     def reading(self, scores: Mapping[PointName, retrieval.Scores]) -> Reading:
-        """Return the sentences that points retrieve for the readable queries. Their scores must include them."""
+        """Return the sentences that points retrieve for the readable queries; ``scores`` must contain them."""
         retrieved = [point.retrieved for point in scores.values() if point.retrieved is not None]
         queries = self.reference_queries[self.readable]
         cosines = [retrieval.cosines_of_retrieved(positions, queries, self.reference_pool) for positions in retrieved]

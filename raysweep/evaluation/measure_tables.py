@@ -102,7 +102,7 @@ def is_tested(measures: DataMeasures) -> bool:
 def whole_row(measures: DataMeasures, rows: Sequence[MeasuredValue], geometry: Geometry, seed: int) -> MeasuredValue:
     """Return the PND of a source as a whole and its change; ``rows`` are those of :func:`rows_of`.
 
-    It is the mean over queries, or the PND of a pair file. The groups of a pair file are resampled as units, if there
+    It is the mean over queries, or the PND of a pair file. The groups of a pair file are resampled as units if there
     are at least MIN_GROUPS.
     """
     before = measures.base[geometry].errors

@@ -1,7 +1,8 @@
 """Measures of an encoder on retrieval data and pair files, and their change from a base encoder.
 
-The command ``measure`` uses it. Every measure is computed by cosine and by the Euclidean distance of unnormalized
-embeddings; :mod:`raysweep.metrics.ranking` defines them, and :mod:`raysweep.uncertainty.changes` tests changes.
+The command ``measure`` uses this module. Every measure is computed by cosine and by the Euclidean distance of
+unnormalized embeddings. :mod:`raysweep.metrics.ranking` defines the measures, and :mod:`raysweep.uncertainty.changes`
+tests changes.
 """
 
 import itertools
@@ -201,9 +202,9 @@ def measure_embedded(
 
 @contextmanager
 def unnormalized(model: "SentenceTransformer") -> Iterator[None]:
-    """Leave out last modules that normalize within the context, also in a Router.
+    """Within the context, leave out final modules that normalize, also in a Router.
 
-    They do not change cosines, but hide distances.
+    They do not change cosines but hide distances.
     """
     from sentence_transformers.sentence_transformer.modules import Normalize, Router
 

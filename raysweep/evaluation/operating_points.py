@@ -2,7 +2,7 @@
 
 On labeled sentences, an encoder retrieves from a pool; on retrieval data and pairs, it ranks a query's documents.
 
-Let e_R be a sentence's unit embedding under the reference encoder, e_M under the tuned encoder, and p its class
+Let e_R and e_M be a sentence's unit embeddings under the reference encoder and the tuned encoder, and p its class
 probabilities. With the tower ``separate``, e_M is under the tuned encoder of the sentence's side, and cos_M is
 cos(e_Q(query), e_D(sentence)).
 
@@ -87,7 +87,7 @@ def softmax(logits: FloatArray) -> FloatArray:
 class TunedEncoder:
     """A candidate encoder with its current weights, and the inputs for measuring its operating points.
 
-    ``head`` is the softmax head, under that loss. Within ``interpolated(a)``, the encoders have the weights
+    ``head`` is the softmax head, if the loss has one. Within ``interpolated(a)``, the encoders have the weights
     (1 - a) base + a tuned, which ``interpolate`` needs.
     """
 
@@ -120,7 +120,7 @@ class Encoded:
         """Return unit embeddings from the first ``width`` coordinates, without class probabilities.
 
         Raises:
-            InputError: If there are no more coordinates than that.
+            InputError: If there are no more than ``width`` coordinates.
         """
         matryoshka.check_truncated(width, self.queries.shape[1])
         return Encoded(_unit(self.queries[:, :width]), _unit(self.pool[:, :width]))
@@ -194,7 +194,7 @@ def encode(tuned: TunedEncoder, evaluation: ScoredSet) -> Encoded:
 def embed_on_both_sides(tuned: TunedEncoder, evaluation: ScoredSet, queries: Float32Array) -> Sides[Float32Array]:
     """Return the unit embeddings (queries, width) of the split's sentences as queries and as documents.
 
-    ``queries`` are those as queries, which are not encoded again.
+    ``queries`` are the embeddings as queries, which are not computed again.
     """
     if tuned.encoders.is_shared:
         return Sides.same(queries)

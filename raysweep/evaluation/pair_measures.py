@@ -23,7 +23,7 @@ NUM_RANDOM = 20_000
 CURVE_STEPS = 50
 """Number of recalls at which the precision is stored."""
 
-_RANDOM_SEED = 0  # fixed, so that divergences of different runs are of the same pairs
+_RANDOM_SEED = 0  # fixed, so that all runs measure divergences on the same pairs
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ class RelationSet(ScoredSet):
 
 
 def scored_set(prepared: Prepared, split: ScoredSplit, config: EvaluationConfig) -> ScoredSet:
-    """Return the data to score a split: of labeled sentences, of a sequence of them, or of retrieval data or pairs.
+    """Return the data to score a split: of labeled sentences, a sequence of data sets, retrieval data or pairs.
 
     Raises:
         InputError: If k exceeds the pool of labeled sentences.

@@ -24,7 +24,7 @@ class SequenceSet(ScoredSet):
 
     @classmethod
     def of(cls, prepared: Prepared, split: ScoredSplit, config: EvaluationConfig) -> "SequenceSet":
-        """Return the sets of all data sets, with as many queries as the one with the fewest has.
+        """Return the sets of all data sets, each with as many queries as the one with the fewest.
 
         Raises:
             InputError: If k exceeds a pool.

@@ -1,4 +1,4 @@
-"""Measuring trials on data that they are not tuned for, against the untuned encoder."""
+"""Measurement of trials on data that they are not tuned for, compared with the untuned encoder."""
 
 import hashlib
 from collections.abc import Mapping, Sequence

@@ -49,14 +49,14 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
-MAX_NAMED = 12  # points in the message for an unknown one
+MAX_NAMED = 12  # points listed in the message for an unknown point
 
 Embeddings = npt.NDArray[np.float32]  # (sentences, width)
 
 NUM_SENTENCES = 32
 NUM_TIMED = 10  # sentences whose encoding is timed
 LONG_TEXT = 4000  # characters, about 1,000 tokens
-MAX_DIFFERENCE = 1e-5  # maximum difference of coordinates of unit vectors
+MAX_DIFFERENCE = 1e-5  # maximum difference between coordinates of unit vectors
 MAX_DIFFERENCE_WITH_CLASSES = 1e-4  # with class probabilities, whose logits amplify rounding errors
 
 
@@ -70,23 +70,24 @@ def export(  # noqa: PLR0913 (the options of the command)
     conditions: Sequence[str] = (),
     data_set: str | None = None,
 ) -> str:
-    """Write the model of a point of a run's front, ``knee``, ``best`` or a point's name, to the new folder ``to``.
+    """Write the model of a run's front point (``knee``, ``best`` or a point's name) to the new folder ``to``.
 
-    With ``conditions``, as of :func:`raysweep.report.choice.choose`, ``knee`` and ``best`` are those of the points that
-    meet them. A run over a sequence needs the name of a ``data_set``, under whose mask the model embeds all sentences.
+    With ``conditions`` (see :func:`raysweep.report.choice.choose`), ``knee`` and ``best`` are chosen among the points
+    that meet them. For a run over a sequence, ``data_set`` must name the data set under whose mask the model embeds all
+    sentences.
 
-    It loads with ``SentenceTransformer(to)``, without raysweep. Its model card contains the code to load it, from
-    ``hub_name`` if given. An adapter is merged into the weights; with ``as_adapter``, the folder contains it instead of the
-    base model, which is then needed to load it. The saved model is loaded again and verified before the folder gets its
-    final name. After an error, nothing is left behind.
+    The model loads with ``SentenceTransformer(to)``, without raysweep. Its card contains the code to load it, from
+    ``hub_name`` if given. Adapters are merged into the weights; with ``as_adapter``, the folder contains the adapter
+    instead, and loading it requires the base model. The saved model is loaded again and verified before the folder gets
+    its final name. After an error, nothing is left behind.
 
     Returns:
         A description of the exported point: scores on dev, width, size, number of encoders and the time to encode a
-        sentence on the CPU; and the guards that it misses or was not measured by.
+        sentence on the CPU, and the guards that it misses or was not measured under.
 
     Raises:
-        InputError: If the point does not exist, ``to`` exists, two encoders cannot be joined, the point is not an
-            adapter but should be exported as one, the saved model returns different vectors, or the run's settings
+        InputError: If the point does not exist, ``to`` exists, two encoders cannot be joined, ``as_adapter`` is
+            set for a point that is not an adapter, the saved model returns different vectors, or the run's settings
             have changed since it began.
     """
     if to.exists():
@@ -137,10 +138,10 @@ def export(  # noqa: PLR0913 (the options of the command)
 
 
 def _export_probe(run: Folder, summary: Summary, name: str, to: Path, hub_name: str | None) -> str:
-    """Write the model of one of the probe's points, whose head is fitted again on the run's artifacts.
+    """Write the model of one of the probe's points after refitting its head on the run's artifacts.
 
     Raises:
-        InputError: If the point does not exist, artifacts are missing, or the head does not give the stored scores.
+        InputError: If the point does not exist, artifacts are missing, or the head does not reproduce its scores.
     """
     chosen = _find_probe(summary, name)
     settings = read_settings(run, summary.results)
@@ -163,7 +164,7 @@ def _export_probe(run: Folder, summary: Summary, name: str, to: Path, hub_name: 
 
 
 def _find_probe(summary: Summary, name: str) -> Point:
-    """Return the probe's point with this name on dev; a sequence has a probe for each data set, which has no name."""
+    """Return the probe's point with this name on dev; a sequence's probes, one per data set, have no names."""
     results = summary.results
     probes = {key_name(point.key): point for point in results.points if point.kind == PROBE and point.split == "dev"}
     if results.info.tasks:
@@ -188,7 +189,7 @@ def _described(summary: Summary, point: Point, folder: Path, milliseconds: float
 
 
 def _replicate_of(run: Folder, trial: int | None) -> int:
-    """Return the number of a trial among the replicates of its configuration, 0 if it has none."""
+    """Return a trial's number among the replicates of its configuration, or 0 if it has none."""
     for event in load_events(run):
         if isinstance(event, TrialStarted) and event.trial == trial:
             return event.run or 0
@@ -235,14 +236,14 @@ def _build(
 
 
 class _Encoder(NamedTuple):
-    """The model of a point on one side or both, without prompts, and a function of sentences and their prompt."""
+    """A point's model for one side or both, without prompts, and a function that embeds sentences with a prompt."""
 
     model: "SentenceTransformer"
     embed: Callable[..., Embeddings]
 
 
 def _build_encoder(chosen: Point, tuned: "SentenceTransformer", head: Head | None, encoders: RunEncoders) -> _Encoder:
-    """Build the model of a point from a tuned encoder, which embeds sentences on both sides alike."""
+    """Build the model of a point from a tuned encoder that embeds both sides alike."""
     if chosen.kind in joined_encoder.KINDS:
         reference = _load_reference(encoders, chosen)
         model = joined_encoder.build(chosen.key, tuned, reference, head)
@@ -295,7 +296,7 @@ def _build_pair(chosen: Point, weights: TrainedWeights, encoders: RunEncoders) -
 
 
 def _build_query_encoder(chosen: Point, tuned: "SentenceTransformer", encoders: RunEncoders) -> _PointModel:
-    """Build the model of a trial that tuned only the encoder of queries."""
+    """Build the model of a trial that tuned only the query encoder."""
     reference = _load(encoders.reference, encoders.reference_identity, "reference")
     prompts = Sides(encoders.prompts.query, encoders.reference_prompts.document)
     embed_query = partial(encoder.embed_texts, tuned, prompt=prompts.query)
@@ -311,7 +312,7 @@ def _build_query_encoder(chosen: Point, tuned: "SentenceTransformer", encoders: 
 
 
 def _check_adapter(weights: TrainedWeights, chosen: Point) -> None:
-    """Raise InputError unless the model of a point is one encoder with an adapter."""
+    """Raise InputError unless the model of a point is a single encoder with an adapter."""
     if weights.is_separate:
         raise InputError(
             f"--adapter: trial {chosen.trial} tuned two encoders (tower is separate); allowed: points of one encoder"
@@ -402,7 +403,7 @@ def _folder_of_weights(point: Point) -> str:
 
 
 def _load_tuned(chosen: Point, weights: TrainedWeights, encoders: RunEncoders) -> Trainable:
-    """Return the base model with trained weights of the point's rung."""
+    """Return the base model with the trained weights of the point's rung."""
     if weights.lora is not None:
         packages.check(packages.needs_of_adapters(chosen.name, ["lora"]))
     trainable = Trainable(_load(encoders.model, encoders.model_identity, "tuned"))
@@ -414,7 +415,7 @@ def _load_tuned(chosen: Point, weights: TrainedWeights, encoders: RunEncoders) -
 
 
 def _share(chosen: Point) -> float:
-    """Return the share of the trained weights in a point's encoder, 1 unless it is interpolated."""
+    """Return the share of the trained weights in a point's encoder; 1 unless the point is interpolated."""
     if chosen.kind != "interpolate":
         return 1.0
     assert chosen.value is not None
@@ -446,9 +447,9 @@ def _similarity(chosen: Point) -> Literal["cosine", "dot"]:
 
 
 def _set_prompts(model: "SentenceTransformer", prompts: Sides[str]) -> None:
-    """Make ``encode_query`` and ``encode_document`` use these prompts, and the same maximum length.
+    """Make ``encode_query`` and ``encode_document`` use these prompts and the same maximum length.
 
-    ``encode`` uses that of documents. Prompts with other names remain those of the base model.
+    ``encode`` uses the document prompt. Prompts with other names remain those of the base model.
     """
     model.prompts = {**model.prompts, "query": prompts.query, "document": prompts.document}
     default = "query" if prompts.is_shared else "document"
@@ -460,7 +461,7 @@ def _set_prompts(model: "SentenceTransformer", prompts: Sides[str]) -> None:
 
 
 def _sample_sentences(run: Folder) -> list[str]:
-    """Return some sentences of the run's data, or of the demo if its artifacts are missing or in an object store.
+    """Return some of the run's sentences, or demo sentences if the run's artifacts are missing or in an object store.
 
     They include capitals, accents, and a text that most models truncate.
     """
@@ -489,9 +490,9 @@ def _embed_joined(
     sentences: Sequence[str],
     prompt: str,
 ) -> Embeddings:
-    """Return the vectors (sentences, width) of a point that joins the tuned with the reference encoder.
+    """Return the vectors (sentences, width) of a point that joins the tuned and the reference encoder.
 
-    Their inner products are the point's sums of cosines, by the formulas of
+    Their inner products are the point's sums of cosines, by the formulas in
     :mod:`raysweep.evaluation.operating_points`.
     """
     kind, value = key
@@ -527,7 +528,7 @@ def _embed_sum(
 def _embed_truncated(
     model: "SentenceTransformer", width: int | None, sentences: Sequence[str], prompt: str
 ) -> Embeddings:
-    """Return the first ``width`` coordinates of the vectors of sentences, (sentences, width)."""
+    """Return the first ``width`` coordinates of the sentences' vectors, (sentences, width)."""
     return encoder.embed_texts(model, sentences, prompt, unit=False)[:, :width]
 
 
@@ -545,7 +546,7 @@ def _join(first: Embeddings, second: Embeddings) -> Embeddings:
 class _Expected:
     """The vectors of some sentences under the encoders that a point was scored with, and their similarity function.
 
-    ``embeddings`` has the vectors of the sentences as queries and as documents.
+    ``embeddings`` holds the sentences' vectors as queries and as documents.
     """
 
     sentences: Sequence[str]
@@ -553,7 +554,7 @@ class _Expected:
     similarity: Literal["cosine", "dot"]  # dot for vectors with class probabilities
 
     def find_difference(self, embeddings: Embeddings, side: Side) -> str:
-        """Return how vectors of the sentences on a side differ from the expected ones; empty if they do not."""
+        """Return how the sentences' vectors on a side differ from the expected ones; empty if they do not."""
         expected = self.embeddings.of(side)
         if embeddings.shape != expected.shape:
             return f"returns vectors of width {embeddings.shape[-1]}; the scored ones have width {expected.shape[-1]}"
@@ -609,10 +610,10 @@ def _write(
 ) -> float:
     """Save the model and its card under a temporary name, verify the folder, and rename it.
 
-    ``write_card`` writes the card into a folder of a model with a name.
+    ``write_card`` is passed the folder and the model's name.
 
     Returns:
-        The time in milliseconds to encode a query, as of :func:`_verify`.
+        The time in milliseconds to encode a query, from :func:`_verify`.
     """
     temporary = to.with_name(f".{to.name}.{os.getpid()}")
     _remove_leftovers(to)
@@ -630,7 +631,7 @@ def _write(
 
 
 def _make_readable(folder: Path) -> None:
-    """Give weights the mode of other new files; safetensors creates files that only their owner can read."""
+    """Give weight files the mode of other new files; safetensors creates files that only their owner can read."""
     mode = (folder / "modules.json").stat().st_mode
     for file in folder.rglob("*.safetensors"):
         file.chmod(mode)

@@ -32,7 +32,7 @@ class Guard:
         """Read the guard's files.
 
         Raises:
-            InputError: If a file is invalid, with file, row and problem.
+            InputError: If a file is invalid; the message names the file, row and problem.
         """
         if config.kind == "retrieval":
             return cls(name, config, _retrieval(config))
@@ -56,7 +56,7 @@ class Guard:
 
 
 def check(guards: Mapping[str, GuardConfig], warn: Callable[[str], None]) -> None:
-    """Read all files of the guards, so that errors are reported before anything takes long."""
+    """Read all files of the guards, so that errors are reported before any long work."""
     for name, config in guards.items():
         try:
             guard = Guard.open(name, config)
@@ -137,7 +137,7 @@ def _retrieval(config: GuardConfig) -> Callable[[], Any]:
 
 
 def _texts(file: str) -> dict[str, str]:
-    """Return texts by their ids, or raise InputError if an id occurs twice."""
+    """Return texts keyed by id, or raise InputError if an id occurs twice."""
     texts: dict[str, str] = {}
     for row, (key, text) in enumerate(_rows(file, ("id", "text")), 1):
         if key in texts:
@@ -147,7 +147,7 @@ def _texts(file: str) -> dict[str, str]:
 
 
 def _rows(file: str, columns: tuple[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the rows of two columns, as texts. Raise InputError if a cell is empty or the file holds no rows."""
+    """Yield the rows of two columns as text. Raise InputError if a cell is empty or the file holds no rows."""
     num_rows = 0
     for piece in sources.pieces(file):
         for block in sources.read_values(piece, columns):

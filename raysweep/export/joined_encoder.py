@@ -1,6 +1,6 @@
 """Operating points of two encoders as one sentence-transformers model, built from the library's own modules.
 
-Modules of other packages require ``trust_remote_code=True``, so the library's own modules join the two vectors. The
+Modules from other packages require ``trust_remote_code=True``, so the library's own modules join the two vectors. The
 first encoder stores its vector in ``features["cls_token_embeddings"]``. In the second, ``HierarchicalTokenPooling``
 reduces the tokens to one, their normalized mean. ``Pooling`` then concatenates the first vector and that mean. Both
 encoders read the same tokens.
@@ -59,7 +59,7 @@ def build(
 
 
 def unit_modules(model: "SentenceTransformer") -> list[nn.Module]:
-    """Return a model's modules, and one that scales embeddings to unit length unless the last one does."""
+    """Return a model's modules, plus one that scales embeddings to unit length unless the last one does so."""
     from sentence_transformers.sentence_transformer.modules import Normalize
 
     modules: list[nn.Module] = list(model.children())
@@ -85,7 +85,7 @@ def sum_modules(key: PointKey, tuned: "SentenceTransformer", reference: "Sentenc
 def _joined_modules(
     key: PointKey, tuned: "SentenceTransformer", first: nn.Module, reference: "SentenceTransformer"
 ) -> list[nn.Module]:
-    """Return modules that concatenate what ``first`` makes of tuned unit embeddings with reference embeddings."""
+    """Return modules that apply ``first`` to tuned unit embeddings and append the reference embeddings."""
     from sentence_transformers.sentence_transformer.modules import Pooling
 
     _check_same_tokens(key, tuned, reference)

@@ -77,9 +77,10 @@ class CardFacts:
     """The facts about an exported point.
 
     ``data`` is the run's data settings, ``pool_seed`` the seed of its pools. ``replicate`` is the replicate number that
-    the trial's seed derives from, 0 for a first run. ``hub_name`` is the name to load the model from, None for its
-    folder. ``unmeasured`` are the sweep's guards without a score for this point. ``is_adapter`` states whether the folder
-    contains only a LoRA adapter. ``data_set`` is that of a sequence whose mask the model has, if any.
+    the trial's seed derives from, 0 for a first run. ``hub_name`` is the name to load the model from, or None for
+    its folder. ``unmeasured`` lists the sweep's guards without a score for this point. ``is_adapter`` states whether
+    the folder contains only a LoRA adapter. ``data_set`` is the data set of a sequence whose mask the model uses, if
+    any.
     """
 
     summary: Summary
@@ -112,7 +113,7 @@ class CardFacts:
 
     @property
     def models(self) -> Mapping[str, BaseModel]:
-        """Return the models that the point's model is built from, by role."""
+        """Return the models that the point's model is built from, keyed by role."""
         base = BaseModel.of(self.encoders.model)
         if self.point.kind not in KINDS:
             return {"base": base}
@@ -163,7 +164,7 @@ def write_probe(  # noqa: PLR0913 (the facts of a card)
     folder: Path,
     name: str,
 ) -> None:
-    """Write the card of a point of the probe into the folder of a model called ``name``, or ``hub_name`` on the hub.
+    """Write the card of a probe point into the folder of a model called ``name``, or ``hub_name`` on the Hub.
 
     Raises:
         OSError: If a file cannot be written.
@@ -197,7 +198,7 @@ def write_probe(  # noqa: PLR0913 (the facts of a card)
 
 
 def _library_card(model: SentenceTransformer, hub_name: str | None, name: str) -> tuple[str, str, str]:
-    """Return the library's card before the heading of its training section, the heading, and the section."""
+    """Return the library's card in three parts: up to the training section, this section's heading, and its content."""
     card = generate_model_card(model)
     if hub_name is None:
         card = card.replace(_DOWNLOAD, "")
@@ -244,7 +245,7 @@ def _scores(facts: CardFacts) -> Iterator[tuple[Any, dict[str, Any]]]:
 
 
 def _metrics(summary: Summary, point: Point) -> dict[str, str]:
-    """Return scores in [0, 1] by name, as texts that begin with the number."""
+    """Return scores in [0, 1], keyed by name, as text that begins with the number."""
     intervals = summary.intervals_of(point)
     metrics = {}
     for name in summary.score_names:
@@ -307,7 +308,7 @@ def _loss(facts: CardFacts) -> LossSpec:
 
 
 def _described_loss(facts: CardFacts) -> dict[str, str]:
-    """Return the loss's class and arguments, or the summary of raysweep's own class, which others do not have."""
+    """Return the loss's class and arguments; a summary replaces raysweep's own classes, which others do not have."""
     loss_class = _loss_class(facts)
     described = {"fullname": f"{loss_class.__module__}.{loss_class.__name__}"}
     if is_own(loss_class):
@@ -367,7 +368,7 @@ def _definitions(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
 
 
 def _adapter_sentence(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
-    """Return how to load a model that is only an adapter; empty for others."""
+    """Return how to load a model that is only an adapter; empty for other models."""
     if not facts.is_adapter:
         return ""
     base = _plain(models["base"].shown)
@@ -449,7 +450,7 @@ def _guard_sentence(member: Member) -> str:
 
 
 def guard_warnings(facts: CardFacts) -> list[str]:
-    """Return warnings for guards that the point misses or was not measured by; empty if it meets all."""
+    """Return warnings for guards that the point misses or was not measured under; empty if it meets all."""
     missed = [
         f"{score.score:.5f} on {name} (required: at least {score.at_least:g})"
         for name, score in sorted(facts.member.guards.items())

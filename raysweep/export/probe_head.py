@@ -1,4 +1,4 @@
-"""The head of a run's probe, which a run does not store: it is fitted again on the run's artifacts."""
+"""The head of a run's probe, which is not stored but refitted on the run's artifacts."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,14 +18,14 @@ from raysweep.storage.location import join
 
 PROBE = "probe"  # the kind of the probe's points
 
-MAX_DIFFERENCE = 1e-6  # of a score from the stored one; the solver may end elsewhere on another machine
+MAX_DIFFERENCE = 1e-6  # from the stored score; the solver may converge elsewhere on another machine
 
 
 def fit_again(run: Folder, settings: Mapping[str, Any], point: Point) -> Head:
     """Return the head behind the scores of one of the probe's points on dev.
 
     Raises:
-        InputError: If artifacts are missing, or if the head gives other scores.
+        InputError: If artifacts are missing, or if the head's scores differ.
     """
     try:
         config = EvaluationConfig.model_validate(settings["evaluation"])

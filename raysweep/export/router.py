@@ -1,4 +1,4 @@
-"""Operating points whose queries and documents have different encoders, as a model with the library's ``Router``.
+"""Operating points whose queries and documents have different encoders, as models with the library's ``Router``.
 
 ``encode_query`` and ``encode_document`` are the two encoders; ``encode`` embeds documents.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def build(models: "Sides[SentenceTransformer]", similarity: Literal["cosine", "dot"]) -> "SentenceTransformer":
-    """Return a model with the modules of the encoders of queries and documents."""
+    """Return a model with the modules of the query and document encoders."""
     modules: Sides[list[nn.Module]] = models.map(lambda model: list(model.children()))
     return _route(modules, similarity)
 

@@ -20,20 +20,20 @@ from raysweep.errors import InputError
 from raysweep.storage.folder import Folder
 
 UNKNOWN = "unknown"  # the Hub's word for an unstated license
-OTHER = "other"  # the Hub's word for a license outside its list, or several
+OTHER = "other"  # the Hub's word for a license outside its list, or for several
 
 DEMO = "sentence-transformers/all-MiniLM-L6-v2"  # the model in the package of the demo's encoder
 
 _FRONT_MATTER = re.compile(r"\A\s*---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 _IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]*")
-_MAX_CHARACTERS = 200  # maximum of a license text in a card
+_MAX_CHARACTERS = 200  # maximum length of a license text in a card
 
 
 @dataclass(frozen=True)
 class RunEncoders:
     """The encoders of a run, with their prompts and identities at the time of the run.
 
-    ``data`` is the name of the artifact of the run's sentences, which hashes their sources.
+    ``data`` is the name of the artifact with the run's sentences, a hash of their sources.
     """
 
     model: EncoderConfig
@@ -44,12 +44,12 @@ class RunEncoders:
 
     @property
     def prompts(self) -> Sides[str]:
-        """Return the texts that precede queries and documents that the tuned model embeds."""
+        """Return the prompts for queries and documents that the tuned model embeds."""
         return _prompts_of(self.model)
 
     @property
     def reference_prompts(self) -> Sides[str]:
-        """Return the texts that precede queries and documents that the reference encoder embeds."""
+        """Return the prompts for queries and documents that the reference encoder embeds."""
         return _prompts_of(self.reference)
 
     @classmethod

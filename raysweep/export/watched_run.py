@@ -44,7 +44,7 @@ FIGURE_FILE = "report/watch.png"
 def watch_run(
     run: Folder, target: str, sources: Sequence[str], settings: RelationSettings, geometry: Geometry, display: Display
 ) -> list[WatchedRung]:
-    """Measure the last stored rung of each trial on the target and on watched sources, and write JSON and figure.
+    """Measure the last stored rung of each trial on the target and on watched sources, and write JSON and a figure.
 
     Raises:
         InputError: If the run, its encoder or a source cannot be read, the target has several sets of relations, a
@@ -80,7 +80,7 @@ class TunedTrial:
 def watch(
     base: LoadedEncoder, trials: Sequence[TunedTrial], relations: WatchedRelations, display: Display
 ) -> list[WatchedRung]:
-    """Measure trials against the base encoder, which has each trial's prompts."""
+    """Measure trials against the base encoder with each trial's prompts."""
     untuned: dict[str, tuple[Embedded, MeasuredRelations]] = {}
     rungs: list[WatchedRung] = []
     for trial in trials:

@@ -173,10 +173,10 @@ def _discounts(ranks: Integers) -> Float64Array:
 
 
 def agreement(closeness: Float64Array, other: Float64Array, group: Integers, num_groups: int) -> Float64Array:
-    """Return Spearman's rank correlation between two closenesses (candidates,) within each group, (num_groups,).
+    """Return Spearman's rank correlation between two closeness arrays (candidates,) within each group, (num_groups,).
 
-    Equal values share their mean rank. The correlation is 1 if both closenesses are constant within the group or the
-    group has fewer than two candidates, and 0 if only one closeness is constant.
+    Equal values share their mean rank. The correlation is 1 if both arrays are constant within the group or the group
+    has fewer than two candidates, and 0 if only one is constant.
     """
     sizes = np.bincount(group, minlength=num_groups)
     means = (sizes + 1) / 2

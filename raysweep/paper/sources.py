@@ -1,10 +1,10 @@
 """Scores of models from runs, recordings and files of published scores.
 
 A file has the columns ``polarity`` and ``similarity``, in [0, 1] or x100, and one column per parameter. Optional
-columns are ``model`` and ``dataset``, each value of which becomes a column in layouts; one of BUDGETS, without which
-scores are those after training; ``split``, ``kind`` and ``value``, as in recordings; DEVIATIONS; and COUNTS, which some
-tests need and whose product is the number of sentences that P is an unweighted share of. ``num_examples`` is an alias
-for ``examples_per_rung``.
+columns are ``model`` and ``dataset``, whose values become columns in layouts; one of BUDGETS, without which scores are
+those after training; ``split``, ``kind`` and ``value``, as in recordings; DEVIATIONS; and COUNTS. Some tests need
+COUNTS, whose product is the number of sentences that P is an unweighted share of. ``num_examples`` is an alias for
+``examples_per_rung``.
 """
 
 import itertools

@@ -129,7 +129,7 @@ def _warn(prepared: Prepared, target: int, display: Display) -> None:
 
 
 def _report_recall(all_stages: Iterable[ArtifactStage], display: Display) -> None:
-    """Report the recall of an inverted file, if the sweep uses one, as a warning if it is low."""
+    """Report the recall of the sweep's inverted file, if any; warn if it is low."""
     for stage in all_stages:
         recall = stage.artifact.summary.get("recall") if stage.kind == "neighbors" else None
         if recall is not None:
@@ -185,7 +185,7 @@ def _warm_up(missing: list[ArtifactStage], coordinator: Any, capacity: Capacity)
     """Start processes that import the encoding libraries while the coordinator starts; encoding tasks reuse them.
 
     They request an encoder's CPUs, since otherwise the encoding tasks would start in other processes. Ray Data starts
-    its actors now, because later they would take the idle processes. On GPUs each encoder gets a new process of its
+    its actors now, because later they would take the idle processes. On GPUs, each encoder gets a new process of its
     own.
     """
     import ray

@@ -97,7 +97,7 @@ class ChunkedJob:
 
 
 def start_ray_data() -> None:
-    """Run a minimal execution to make Ray Data start its own actors, which takes seconds and processes."""
+    """Run a minimal execution to make Ray Data start its own actors, which takes seconds and uses processes."""
     import ray
     from ray.data import DataContext
 

@@ -349,7 +349,7 @@ def _partition_slice(highs: npt.NDArray[np.uint64], number: int, num_partitions:
 class ConflictWorker:
     """Worker that finds the rows in a partition whose text occurs in the same split with more than one label.
 
-    For each split it reports the number of such texts and, for the first few, their first row and the keys of their
+    For each split, it reports the number of such texts and, for the first few, their first row and the keys of their
     labels.
     """
 
@@ -394,8 +394,7 @@ class ConflictWorker:
 
 
 class DuplicateWorker:
-    """Worker that finds the duplicates in a partition: each id whose digest occurred before, and the first id with that
-    digest.
+    """Worker that finds a partition's duplicates: each id whose digest occurred before, and that digest's first id.
 
     Chunks are numbered by kind of digest, then by partition.
     """

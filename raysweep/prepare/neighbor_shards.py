@@ -34,7 +34,7 @@ QUERIES_IN_CELLS = 16384  # each cell is multiplied by all the queries in a bloc
 BLOCKS_AHEAD = 2  # in addition to the block being merged, so that no shard has to wait for the next one
 RESTARTS = 3  # of a shard whose process or node died; the shard then rereads its block
 JOIN_SECONDS = 60.0  # without a further worker, before a search starts with the workers that have joined
-QUIET_JOIN_SECONDS = 5.0  # of waiting for workers before it is reported
+QUIET_JOIN_SECONDS = 5.0  # of waiting for workers before the wait is reported
 
 OpenVectors = Callable[[], VectorFile]
 """Opens the vectors on the calling worker, so that each worker reads only the rows that it needs."""
@@ -220,7 +220,7 @@ class ShardActors:
         """Wait for the shards' workers, and return how many have started: all of them, or at least one.
 
         The wait ends when JOIN_SECONDS have passed without a further one. ``report`` is called with the missing
-        workers, and with "" while there are none at all, which may be a stall, and when the wait is over.
+        workers. It is called with "" while no worker has started, which may be a stall, and when the wait is over.
         """
         import ray
 
@@ -307,7 +307,7 @@ def _merge_and_store(
 
 
 Fit = Callable[[int], tuple[int, Request]]
-"""Returns the number of shards, at most the given one, and the resources that each of them needs."""
+"""Returns the number of shards, at most the given number, and the resources that each needs."""
 
 
 @contextlib.contextmanager
@@ -315,8 +315,8 @@ def open_shards(job: SearchJob, fit: Fit, max_shards: int, report: Callable[[str
     """Yield at most ``max_shards`` shards in actors, and kill the actors when the context exits.
 
     All shards must be alive at the same time, since each block of queries needs all of them. If only some of the actors
-    find a node, as many start again with larger shards. ``report`` is called with a description of the wait, and with ""
-    when it is over.
+    find a node, that many start again with larger shards. ``report`` is called with a description of the wait, and with
+    "" when it is over.
     """
     num_shards, request = fit(max_shards)
     while True:

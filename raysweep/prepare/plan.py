@@ -33,13 +33,13 @@ from raysweep.prepare.ingest import PiecesBySplit
 from raysweep.training.teacher import Teacher
 
 CELLS = 3
-"""Version of the training of an inverted file's cells: on at most 65,536 rows. Part of the key of neighbors."""
+"""Version of how an inverted file's cells are trained: on at most 65,536 rows. Part of the key of neighbors."""
 
 CARVING = 2
-"""Version of carving dev: from rows that no other row contains. Part of the key of sentences."""
+"""Version of how dev is carved: from rows that no other row contains. Part of the key of sentences."""
 
 _RELATED = ("kind", "columns", "positive_label", "thresholds")
-"""Settings of ``data`` without effect on labeled sentences."""
+"""Settings of ``data`` that have no effect on labeled sentences."""
 
 LABELS = 2
 """Version of label normalization: stripped, in NFC, numbers by value. Part of the key of sentences."""
@@ -49,8 +49,8 @@ LABELS = 2
 class ArtifactStage:
     """One artifact to build, with the parameters that its key hashes and its manifest stores.
 
-    Subclasses add the stage's inputs. ``varies_by`` names the parameter that distinguishes stages of a kind of which a
-    sweep may have several.
+    Subclasses add the stage's inputs. If a sweep may have several stages of a kind, ``varies_by`` names the parameter
+    that distinguishes them.
     """
 
     kind: ClassVar[str]
@@ -98,7 +98,7 @@ class EncodedStage(ArtifactStage):
 
 @dataclass(frozen=True)
 class TokensStage(ArtifactStage):
-    """Tokens of all sentences for an encoder that is only tuned, whose embeddings nothing needs."""
+    """Tokens of all sentences for an encoder that is only tuned, so that nothing needs its embeddings."""
 
     kind = "tokens"
     sentences: Artifact
@@ -136,7 +136,7 @@ class ExamplesOfKind(ArtifactStage):
 
 @dataclass(frozen=True)
 class ExamplesStage(ExamplesOfKind):
-    """Training examples of one kind, drawn from neighbors; those of other classes from ``random_neighbors``, if given."""
+    """Training examples of one kind from neighbors; ``random_neighbors``, if given, are those of other classes."""
 
     sentences: Artifact
     neighbors: Artifact
@@ -207,7 +207,7 @@ class Plan:
     """The artifacts of one sweep.
 
     ``stages`` build the artifacts, each after its inputs; ``prepared`` names them. ``models`` are the encoders that
-    workers load. ``notes`` are lines about the encoders that users may not expect.
+    workers load. ``notes`` are lines about unexpected properties of the encoders.
     """
 
     config: SweepConfig
@@ -247,7 +247,7 @@ class Plan:
                 stage.teacher.check_classes(self.sentences.summary["label_names"])
 
     def check_pairs(self) -> None:
-        """Raise InputError if ``examples.neighbors`` is ``all``, and there are too many pairs."""
+        """Raise InputError if ``examples.neighbors`` is ``all`` and there are too many pairs."""
         mining = self.config.examples
         if mining.neighbors != "all" or not self.prepared.examples_artifacts:
             return
@@ -292,8 +292,8 @@ def make_plan(config: SweepConfig, space: Space) -> Plan:
     in the local cache. It does not write artifacts or need a cluster.
 
     Raises:
-        InputError: If a source cannot be read, an encoder or the teacher cannot be found or is unsuitable for a sweep,
-            or, for encoders with a single safetensors file, the encoder lacks a freezing level of the space.
+        InputError: If a source cannot be read, if an encoder or the teacher cannot be found or is unsuitable for a
+            sweep, or if an encoder with a single safetensors file lacks a freezing level of the space.
     """
     if config.data.sequence:
         return _plan_sequence(config, space)
@@ -340,7 +340,7 @@ def make_plan(config: SweepConfig, space: Space) -> Plan:
 
 
 def _plan_sequence(config: SweepConfig, space: Space) -> Plan:
-    """Plan the artifacts of each data set of a sequence, which are those of a sweep over it alone."""
+    """Plan the artifacts of each data set of a sequence, as for a sweep over it alone."""
     parts = {}
     for name, data in config.data.tasks.items():
         try:
@@ -411,7 +411,8 @@ def _locate_into(model_sources: dict[EncoderConfig, ModelSource], encoder: Encod
 def check_structure(config: SweepConfig, space: Space, structure: Structure) -> None:
     """Raise InputError if an encoder with this structure does not fit the sweep.
 
-    It must have the space's freezing levels and, for layer_decay, adapters and gradient checkpointing, blocks.
+    It must have the space's freezing levels. For layer_decay, adapters and gradient checkpointing, it must also have
+    blocks.
     """
     levels = space.values("freezing") or ["none"]
     for freeze_output_dense in space.values("freeze_output_dense") or [False]:
@@ -442,7 +443,7 @@ def _check_structure_of_files(config: SweepConfig, space: Space, source: ModelSo
 def _check_widths(config: SweepConfig, space: Space, source: ModelSource) -> None:
     """Raise InputError if shortened embeddings would not be shorter than the encoder's.
 
-    Trials check the widths again, for encoders whose files do not show it.
+    Trials check again, for encoders whose files do not show the width.
     """
     full = embedding_width(source)
     if full is None:

@@ -40,7 +40,7 @@ ROWS_PER_PARTITION = 2**17  # approximate
 FEW_ROWS = 2**17  # this process handles this many rows itself once they are read
 FEW_BYTES = 2**25
 FEW_PIECES = 8
-FOOTERS_AT_ONCE = 16  # of large Parquet files, which describe the row groups
+FOOTERS_AT_ONCE = 16  # footers of large Parquet files; they describe the row groups
 TEXTS_PER_CHUNK = 2**13  # texts returned at a time
 MAX_SHOWN = 5  # conflicting texts in the summary, and labels in warnings
 MAX_LABELS_LISTED = 10
@@ -120,7 +120,7 @@ class SentencesBuilder:
     def build(self) -> tuple[DatasetSummary, list[Report]]:
         """Return the summary of the dataset and the reports of its shards, without writing the manifest.
 
-        Without ``data.test`` there are no test rows, except that the source ``demo`` as train brings its own. Given
+        Without ``data.test``, there are no test rows, except that ``demo`` as the source of train brings its own. Given
         splits are never changed; warnings count their rows that also occur in train or inside training rows.
 
         Raises:

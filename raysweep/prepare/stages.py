@@ -104,7 +104,7 @@ NOTHING_DONE = StageProgress(0, 0, "sentences")
 class Coordinator:
     """Builder of one stage at a time, while a second thread answers :meth:`progress`.
 
-    Without a capacity it works in its own process, chunk by chunk, with the same results.
+    Without a capacity, it works in its own process, chunk by chunk, with the same results.
     """
 
     encode_worker = EncodeWorker  # subclasses may override it
@@ -179,7 +179,7 @@ class Coordinator:
         return self._describe_sentences(*relations.write(stage.data, stage.artifact))
 
     def _describe_sentences(self, summary: DatasetSummary, reports: list[Report]) -> tuple[Summary, list[Report]]:
-        """Return the description of sentences in their manifest, and the reports."""
+        """Return the sentences' description for the manifest, and the reports."""
         manifest = {
             "num_rows": sum(report["num_rows"] for report in reports),
             "num_sentences": summary.num_sentences,
@@ -217,7 +217,7 @@ class Coordinator:
     ) -> list[Report]:
         """Return the reports of a worker that runs the stage's encoder on all sentences.
 
-        ``arguments`` are those of the worker, except the last, its request.
+        ``arguments`` are the worker's, except for the last one, its request.
         """
         num_sentences = stage.sentences.summary["num_rows"]
         size = _encoder_size(stage)

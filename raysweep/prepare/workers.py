@@ -215,7 +215,7 @@ class ScoreWorker:
 class CandidateNeighbors:
     """Neighbors of anchors within the limits on negatives in the parameters of examples.
 
-    Those of other classes come from ``random_neighbors``, if given.
+    Neighbors of other classes come from ``random_neighbors``, if given.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Points that no trial produces: the reference and the oracle, which bound the front, and the baselines.
 
 - ``probe``: the operating point ``class_concat(g)`` of the reference encoder itself, with class probabilities from a
-  logistic regression on its embeddings, one for each data set of a sequence; its parameter is g
+  logistic regression on its embeddings (one per data set of a sequence); its parameter is g
 - ``setfit``: the body of a model trained with the setfit package
 - ``published``: scores from a table that ships with raysweep
 """
@@ -245,7 +245,7 @@ def _has_setfit(points: Collection[Point], config: EncoderConfig) -> bool:
 class BaselineScores:
     """Collector of per-query scores of a run's reference, oracle and probe points, stored in one file per split.
 
-    Points without the scores of the sweep's ``goals`` are left out, so that the others are stored with all of theirs.
+    Points without the scores of the sweep's ``goals`` are left out, so that the others keep all of their scores.
     """
 
     def __init__(self, run: Folder, goals: Goals = GOALS) -> None:

@@ -327,7 +327,7 @@ def _start_tracking(sweep: Sweep) -> Tracking | None:
 
 
 def search(session: Session, sweep: Sweep) -> None:
-    """Run the sweep's trials, then score its front on the test split, if there is one, and with its guards."""
+    """Run the sweep's trials, then score its front on the test split (if there is one) and with its guards."""
     # Imported late because Ray Tune is slow to import and reads the environment, which is set by now.
     from raysweep.ray_tune import tune
     from raysweep.ray_tune.workers import WorkbenchSpec

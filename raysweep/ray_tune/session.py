@@ -69,7 +69,7 @@ class Session:
     def watched(self) -> WatchedRelations | None:
         """Return the watched data, whose target is dev unless another one is given.
 
-        Labeled sentences become retrieval data; without two classes, one of them with two sentences, dev is not a target.
+        Labeled sentences become retrieval data; dev is only a target if it has two classes, one with two sentences.
         """
         if self.config.watch is None:
             return None
@@ -270,7 +270,7 @@ class Session:
         return tuple(points)
 
     def _replayed(self, resumed: Resumed, *, adopt: bool) -> Sweep:
-        """Return the sweep as its ledger left it.
+        """Return the sweep in the state that its ledger recorded.
 
         With ``adopt``, old trials count without being proposed again.
         """

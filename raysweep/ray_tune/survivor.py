@@ -1,7 +1,7 @@
 """A process that outlives its driver and writes the run's report if the driver is killed.
 
-Ray ends a driver at once if its head does not answer for a minute, and the kernel does so if memory runs out. The
-survivor is not a child of the driver, so neither Ray nor its job supervisor ends it too.
+Ray kills a driver at once if its head does not answer for a minute, and the kernel does so if memory runs out. The
+survivor is not a child of the driver, so neither Ray nor its job supervisor kills it too.
 """
 
 import contextlib

@@ -59,8 +59,8 @@ class Assignment:
     """An assignment of a trial to a worker.
 
     Tune keeps the assignment until the sweep ends, so it holds only the trial's identity. ``run`` counts the
-    replicates of a configuration from 1. With ``recomputes``, the trial uses less memory: because it is configured so, or
-    because a process of this session was killed for lack of it.
+    replicates of a configuration from 1. With ``recomputes``, the trial uses less memory, because it is configured to
+    or because a process in this session was killed for lack of memory.
     """
 
     number: int

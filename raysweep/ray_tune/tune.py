@@ -2,8 +2,8 @@
 
 Tune places trials, reuses their actors and notices when one dies. It never restarts a trial: a trial that loses its
 worker returns to the sweep, which assigns it again. Tune's snapshots are stored in a folder of this process and are
-never read back. After the search, the actors score the front on test, and trials that stopped early on watched data; to
-Tune, each rung to score is one more trial.
+never read back. After the search, the actors score the front on test, and measure watched data for trials that stopped
+early; to Tune, each of these rungs is one more trial.
 """
 
 import contextlib
@@ -98,7 +98,7 @@ class _NotInSnapshots:
 class TuneSearcher(_NotInSnapshots, Searcher):
     """Searcher that hands the sweep's next trial to Tune; each Tune trial is one assignment to a worker.
 
-    Once the sweep has no more trials and no worker is busy, the rungs of its front follow, to be scored on test.
+    Once no trials are left and no worker is busy, the searcher hands out the front's rungs to be scored on test.
     """
 
     def __init__(self, sweep: Sweep, scores: FrontScores, request_handler: RequestHandler) -> None:
@@ -307,7 +307,7 @@ class _Watch(_NotInSnapshots, tune.Callback):
             self._waiting.check(now - self._moved_at)
 
     def _check_silences(self, trials: list[TuneTrial]) -> None:
-        """Check and show what each running trial reports, unless its process was just killed."""
+        """Check and show each running trial's reports, unless its process was just killed."""
         silences = self._heartbeat_watch.silences()
         running = {trial.trial_id: trial for trial in trials if trial.status == TuneTrial.RUNNING}
         for trial_id, silence in silences.items():

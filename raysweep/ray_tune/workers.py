@@ -78,8 +78,8 @@ def size_trials(
 ) -> Request:
     """Return the request for trials, adjusted to their memory.
 
-    With ``gpus_per_trial: measured``, as many trials share a GPU as it has memory for, judged by the space's most
-    demanding ones, but no more than it has CPUs. On CPUs, each trial requests the node memory that the most demanding
+    With ``gpus_per_trial: measured``, trials share a GPU: as many as its memory holds of the space's most demanding
+    ones, but no more than there are CPUs per GPU. On CPUs, each trial requests the node memory that the most demanding
     one needs.
 
     Raises:

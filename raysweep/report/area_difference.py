@@ -131,7 +131,7 @@ def _noise_of_queries(front: CountedFront, other: CountedFront) -> tuple[Noise, 
 
 
 def _noise_with_seeds(front: CountedFront, other: CountedFront) -> tuple[Noise, int] | None:
-    """Return the counterpart of :func:`_noise_of_queries` over queries and seeds, for configurations, not points.
+    """Return noise like :func:`_noise_of_queries`, but over queries and seeds, and of configurations instead of points.
 
     Return None if neither sweep ran any configuration more than once, or if neither front has a point.
     """
@@ -152,7 +152,7 @@ def _noise_with_seeds(front: CountedFront, other: CountedFront) -> tuple[Noise, 
 
 
 def _are_same_queries(one: Float64Array, other: Float64Array) -> bool:
-    """Return whether the reference encoder's S, (1, 2, queries), agrees query by query.
+    """Return whether the reference encoder's S agrees query by query between two runs' scores, (1, 2, queries).
 
     A few queries may differ because of rounding.
     """

@@ -114,7 +114,7 @@ def _sort_key(value: Any) -> tuple[bool, bool, float, str]:
 def _range(name: str, values: Sequence[Any]) -> Axis:
     """Return an axis with the minimum at 0 and the maximum at 1.
 
-    None is below 0 and has the weight of the share of configurations with None.
+    None is below 0, and its weight is the share of configurations with None.
     """
     present = [value for value in values if value is not None]
     low = min(present)

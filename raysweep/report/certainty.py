@@ -161,7 +161,7 @@ def _assess(
 
 
 def _rows_of(stored: QueryScores, kind: str) -> list[int]:
-    """Return the rows of a kind's points, which no trial produced, sorted by increasing value."""
+    """Return the rows of this kind's points without a trial, sorted by increasing value."""
     return [row for row, name in enumerate(stored.names) if name[0] is None and name[2] == kind]
 
 

@@ -47,7 +47,7 @@ def ranking_scores() -> tuple[str, ...]:
 
 
 def score_named(name: str) -> str:
-    """Return the score with this symbol, such as P, or the name itself if there is none."""
+    """Return the name of the score with this symbol, such as P; other names are returned unchanged."""
     return _SYMBOLS.get(name, name)
 
 
@@ -458,7 +458,7 @@ def export_command(summary: Summary, name: str) -> str:
 
 
 def probe_command(summary: Summary) -> str | None:
-    """Return the command that exports the probe's best point by the objective, None if it cannot be exported."""
+    """Return the command that exports the probe's best point by the objective, or None if it cannot be exported."""
     results = summary.results
     probes = [point for point in results.points if point.kind == "probe" and point.split == "dev"]
     if not probes or results.info.tasks:

@@ -1,4 +1,4 @@
-"""Scores of the data sets of a sequence, right after each was learned and at the end, and what was forgotten."""
+"""Scores on the data sets of a sequence, right after each was learned and at the end, and their differences."""
 
 import statistics
 from collections.abc import Iterable, Iterator

@@ -83,7 +83,7 @@ class Criterion:
         return cls(info, objectives)
 
     def violation(self, point: Point) -> float:
-        """Return how far a point misses the constraints, or 0 if this is unknown for lack of reference scores."""
+        """Return how far a point misses the constraints, or 0 if unknown because reference scores are missing."""
         if not self.info.constraints or point.split not in self.objectives_by_split:
             return 0.0
         return self.objectives_by_split[point.split].violation(point.pair(self.info.goals))

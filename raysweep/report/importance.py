@@ -25,10 +25,10 @@ from raysweep.uncertainty.interval import LEVEL, Interval
 FloatArray = NDArray[np.float64]
 
 
-MIN_TRIALS = 20  # trials with MIN_RUNGS rungs, without which shares would be chance
+MIN_TRIALS = 20  # trials with MIN_RUNGS rungs; with fewer, shares would be random
 MIN_RUNGS = 2  # with one rung, trials that learn fast look like trials that end well
 NUM_SAMPLES = 60  # of the bootstrap
-MIN_VARIANCE = 1e-12  # of scores; a smaller variance is rounding
+MIN_VARIANCE = 1e-12  # of scores; a smaller variance is rounding error
 
 SEED = 0  # fixed, so that the trees make the same predictions for the same curves
 
@@ -66,7 +66,7 @@ def scores_at_the_end(curves: Sequence[Curve], places: FloatArray, untrained: Fl
 
     ``untrained`` (t,) contains the scores at which every trial starts, if known. The first rung's gain is then part of
     the training data. It has no selection bias, unlike later gains: trials that continued were selected for their
-    scores, and say little about configurations that gain next to nothing.
+    scores, and reveal little about configurations that gain next to nothing.
     """
     if untrained is not None:
         curves = [curve.with_start(untrained) for curve in curves]
@@ -165,8 +165,8 @@ class Share:
 class Importance:
     """The parameters' ``shares``, largest first, keyed by target (``polarity``, ``similarity``, ``objective``) and name.
 
-    A target has no shares if trials are missing, or if no parameter varies or has an effect. ``num_missing`` is the
-    number of further trials with enough rungs that are needed.
+    A target has no shares if trials are missing, or if no parameter varies or has an effect. ``num_missing`` is how
+    many more trials with enough rungs are needed.
     """
 
     shares: Mapping[str, Mapping[str, Share]]
@@ -180,7 +180,7 @@ def importances(summary: Summary) -> Importance:
     is the variance that it explains by itself, divided by the sum of these variances over all parameters; variance that
     only interactions explain is left out. A target is a dev score of each rung's best point by the objective, as in the
     table of trials. All trials are compared at the budget of the longest ones; see :func:`scores_at_the_end`. Intervals
-    are over trials: the trials are drawn again with replacement, with their extrapolated scores.
+    come from resampling the trials with replacement, keeping their extrapolated scores.
     """
     info = summary.results.info
     targets = (*info.goals, "objective")
@@ -247,7 +247,7 @@ def _shares(axes: Sequence[Axis], scores: FloatArray) -> dict[str, Share]:
 
 
 def _bounds(axes: Sequence[Axis], scores: FloatArray, values: FloatArray) -> FloatArray:
-    """Return the ends (2, d) of the percentile intervals of the shares ``values`` (d,), which contain them.
+    """Return the bounds (2, d) of percentile intervals for the shares ``values`` (d,); each contains its share.
 
     If a bootstrap sample draws only some of the trials, the deviations of its shares are scaled down accordingly
     (P. Bickel, F. Goetze, W. van Zwet, "Resampling fewer than n observations", 1997).

@@ -64,10 +64,10 @@ class StoredRuns:
         return [self._scored(points, runs, stored) for runs, points in points_by_runs.items()]
 
     def _place(self, member: PointName) -> tuple[PointName, list[int]]:
-        """Return the configuration's point that a member is a run of, and all runs of that configuration.
+        """Return the configuration's point to which a member belongs, and all runs of that configuration.
 
-        If any run's scores are missing, the member is treated as a single run, because the stored runs would be the
-        luckier ones.
+        If any run's scores are missing, the member is treated as a single run, because the stored runs alone would be
+        biased toward lucky ones.
         """
         trial = _trial(member)
         original = self._original.get(trial, trial)

@@ -103,7 +103,7 @@ class Surface:
             axes: The axes, with the configurations' places.
             scores: The configurations' scores, (n,).
             counts: How many times a bootstrap sample drew each configuration, (n,). A configuration that was drawn
-                twice has half the noise; two equal scores would instead suggest scores without noise.
+                twice has half the noise; two copies of its score would suggest noise-free scores.
             start: A surface over all scores, from whose kernel the fit starts.
         """
         if counts is None:

@@ -37,7 +37,7 @@ MAX_COMMANDS = 3  # with more points, only the command for the knee or the first
 
 
 def front_tables(summary: Summary) -> list[TextTable]:
-    """Return terminal tables of the front without intervals, scores that are not goals, or kinds if all are plain.
+    """Return terminal tables of the front, without intervals, non-goal scores, and kinds if all are plain.
 
     If there are guard scores, they are in a wider table that comes first. The last table fits a terminal of 80 columns.
     The caption lists the configuration of each trial on the front and the number of omitted members.

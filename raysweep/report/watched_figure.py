@@ -21,7 +21,7 @@ LINE_STYLES = ("-", "--", ":", "-.")
 
 
 def figure(rungs: Sequence[WatchedRung], geometry: Geometry) -> bytes:
-    """Return a PNG of the relative improvement of each source by learning rate, and of the counts of verdicts.
+    """Return a PNG of each source's relative improvement and the verdict counts, by learning rate.
 
     Insignificant improvements have open markers. The scale is linear up to 10%, and logarithmic beyond.
     """

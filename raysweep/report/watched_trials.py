@@ -1,4 +1,4 @@
-"""What trials changed on data that they were not tuned for, and the learning rates at which nothing got worse.
+"""The effect of trials on data that they were not tuned for, and the learning rates at which nothing got worse.
 
 The **adiabatic range** is the set of learning rates at which the target improves significantly and no watched set worsens
 significantly, by the paired bootstrap (Vasilyev et al., arXiv 2407.00923).
@@ -37,7 +37,7 @@ def worsened(watched: Watched, geometry: Geometry) -> list[str]:
 
 @dataclass(frozen=True)
 class AdiabaticRange:
-    """The learning rates in the range, ascending, of those that were tried. ``reason`` explains an empty range."""
+    """The tried learning rates that are in the range, in ascending order. ``reason`` explains an empty range."""
 
     rates: list[float]
     tried: list[float]
@@ -88,13 +88,13 @@ WATCHED_TEXT = (
 
 
 def sentences(rungs: Sequence[WatchedRung]) -> list[str]:
-    """Return the explanation of the table, and the adiabatic range by each geometry if there is a target."""
+    """Return the table's explanation, and the adiabatic range for each geometry if there is a target."""
     stated = [f"By {geometry}, {found}." for geometry, found in _adiabatic_ranges(rungs).items()]
     return [WATCHED_TEXT, *stated]
 
 
 def watched_lines(watched: Iterable[WatchedRung]) -> list[str]:
-    """Return lines for the terminal with the adiabatic range by each geometry; none without watched data."""
+    """Return terminal lines with the adiabatic range for each geometry; none without watched data."""
     rungs = last_rungs(watched)
     if not rungs:
         return []
@@ -134,7 +134,7 @@ def _cells(rung: WatchedRung, geometry: Geometry) -> tuple[str, ...]:
 
 
 def tensor_table(rungs: Sequence[WatchedRung]) -> TextTable:
-    """Return a row per trial and tensor that changed most."""
+    """Return a row for each trial and each of the tensors that changed most in it."""
     rows = []
     for rung in rungs:
         for tensor in rung.watched.tensors:

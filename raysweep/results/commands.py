@@ -40,7 +40,7 @@ def options_beyond(limit: Mapping[str, float]) -> list[str]:
 
 
 def shorten(run: str) -> str:
-    """Return a location relative to the working directory if it is in there, so that reports name no folder outside."""
+    """Return a location relative to the working directory if inside it, so that reports do not name outside folders."""
     if location.is_uri(run):
         return run
     path = Path(run)

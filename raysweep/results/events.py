@@ -148,7 +148,7 @@ class RungFinished(Event):
     True if there were still trials to start, which affects early stopping. ``cost`` is the trial's cost so far.
     ``calibration`` is the softmax head's calibration on dev, ``labeled`` holds the points that use the labels in the
     pool, and ``measures`` holds the measures on dev. ``watched`` holds the measures on watched data, if there are any.
-    ``tasks`` holds the points of single data sets of a sequence; before the last of them there are no other points.
+    ``tasks`` holds the points of single data sets of a sequence; until its last data set, there are no other points.
     """
 
     kind = "rung"
@@ -363,7 +363,7 @@ class NodesCounted(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeExcluded(Event):
-    """A node was excluded for the rest of the session after ``errors`` raised errors in a row, the last one ``reason``."""
+    """A node was excluded for the rest of the session after ``errors`` errors in a row, the last being ``reason``."""
 
     kind = "node"
 

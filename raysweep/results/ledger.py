@@ -41,7 +41,7 @@ class Ledger:
     on_close: Callable[[], None] = field(default=lambda: None, repr=False)  # called before the run is unlocked
     listeners: list[Callable[[Event], None]] = field(default_factory=list, repr=False)  # called with durable events
     unfinished: bytes = b""  # a last line truncated by a crash; the next append sets it aside
-    failure: str | None = None  # why an event could not be written, after which no more are
+    failure: str | None = None  # why an event could not be written; no more are written after it
     _log: LineLog | None = field(default=None, repr=False)
     # The numbers of bytes and of events in complete lines. They are one value, so that Ctrl-C cannot separate them.
     _end: tuple[int, int] = field(default=(0, 0), repr=False)

@@ -303,7 +303,7 @@ def _parse_names(array: npt.NDArray[Any]) -> tuple[PointName, ...]:
 def near_front(
     points: Sequence[Point], front: Sequence[Point], num_queries: int, goals: Goals
 ) -> npt.NDArray[np.bool_]:
-    """Return a mask (points,) of the points that are within three standard errors of the front, all on dev.
+    """Return a mask (points,) of the dev points that are within three standard errors of the front.
 
     A score's standard error is its standard deviation over queries divided by the square root of the number of queries.
     """

@@ -411,7 +411,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class ExcludedNode:
-    """A node that a session excluded after ``errors`` raised errors in a row; ``reason`` is the last one."""
+    """A node that a session excluded after ``errors`` errors in a row; ``reason`` is the last one."""
 
     name: str
     errors: int

@@ -177,10 +177,10 @@ def representative_points(rows: Sequence[Row]) -> Float64Array:
 def expected_gains(front: Steps, mean: Float64Array, deviation: Float64Array) -> Float64Array:
     """Return the area (trials,) that trials' points (trials, points, 2) are expected to add to a front.
 
-    A trial's P and S are independent normal variables that shift all its points alike. Measure x and y from the
-    reference point, and sort a trial's points by x: each covers the strip between the previous point's x and its own,
-    up to its y. The area that a strip adds is a sum over the front's steps: the width that the strip shares with the
-    step, times the strip's height above the step. Both factors are differences of expected excesses. For a single
+    A trial's P and S are independent normal variables that shift all its points alike. With x and y measured from the
+    reference point and a trial's points sorted by x, each point covers the strip between the previous point's x and its
+    own, up to its y. The area that a strip adds is a sum over the front's steps: the width that the strip shares with
+    the step, times the strip's height above the step. Both factors are differences of expected excesses. For a single
     point, this is the closed form of the expected hypervolume improvement by Emmerich, Deutz and Klinkenberg (2011).
     """
     order = np.argsort(mean[:, :, :1], axis=1)

@@ -212,7 +212,7 @@ class TrainingSet:
     categorical: NDArray[np.bool_]  # (axes,), whether the axis has unordered choices
     trial_index: NDArray[np.int64]  # (rows,), the trial of each row
     doublings: Float64Array  # (rows,), r for each row
-    max_doublings: float  # r for the largest budget that any trial has seen, which predictions are for
+    max_doublings: float  # r for the largest budget seen by any trial; predictions refer to it
 
     @cached_property
     def distances(self) -> Float64Array:
@@ -302,7 +302,7 @@ class Posterior:
         self._num_outputs = values.shape[1]
         slope, drift = params.slope, params.drift
         self._growth = slope * training.doublings  # s r, (rows,)
-        self._final_growth = slope * training.max_doublings  # s r at the budget that predictions are for
+        self._final_growth = slope * training.max_doublings  # s r at the budget of the predictions
         self._drift = drift * training.doublings  # u r, (rows,)
         self._final_drift = drift * training.max_doublings
         # Budget-dependent factors of k: at the largest budget, and for any two rows.

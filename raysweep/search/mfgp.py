@@ -34,10 +34,10 @@ NUM_RENEWED = 64  # number of candidates replaced before each proposal
 # an optimum but do not reach it.
 NUM_REFINED = 3  # trials that are copied
 NUM_COPIES = 24  # copies per trial
-STEP_SIZES = (0.01, 0.3)  # bounds of a number's standard deviation of change in [0, 1], which is sampled for each copy
+STEP_SIZES = (0.01, 0.3)  # bounds of the standard deviation by which numbers in [0, 1] change; sampled for each copy
 
 
-NUM_WITHOUT_POINTS = 4  # number of completed trials without the expected points that causes a warning
+NUM_WITHOUT_POINTS = 4  # number of completed trials without the expected points that triggers a warning
 
 
 STARTUP_DEVIATION = 0.25  # standard deviation around 0.5 of the first proposals' numbers, if they start in the middle
@@ -50,11 +50,11 @@ FixedParams = Mapping[str, Any]  # values that a proposal must have
 class MultiFidelitySampler(BaseSampler):
     """An Optuna sampler for single-objective studies that minimize or maximize.
 
-    It learns from the intermediate values that trials report (:meth:`optuna.Trial.report`), whether they are complete,
-    pruned or still running, and from final values if there are no intermediate ones. The unit of a step does not
-    matter, but a trial trained twice as long should be at twice the step. A trial counts as a poor one if it failed
-    before reporting a value, or if its value is not finite. Running trials count as if they had reached their predicted
-    values, so several processes or threads can share a study.
+    It learns from the intermediate values (:meth:`optuna.Trial.report`) of complete, pruned and running trials, and
+    from final values if there are no intermediate ones. The unit of a step does not matter, but a trial trained twice
+    as long should be at twice the step. A trial counts as poor if it failed before reporting a value, or if its value
+    is not finite. Running trials count as if they had reached their predicted values, so several processes or threads
+    can share a study.
 
     Parameters may be conditional on others. Unless ``space`` is given, the sampler infers the conditions from the
     trials (:func:`raysweep.search.conditional_space.infer_space`). Parameters that are still unknown are sampled at

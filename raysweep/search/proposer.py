@@ -341,7 +341,7 @@ class Proposer:
     def adopt(self, number: int, values: Mapping[str, Any], widened: Collection[str] = ()) -> None:
         """Add a trial that was proposed elsewhere, so that its configuration is not proposed again.
 
-        Its values of the parameters ``widened`` may be outside their ranges.
+        Its values of the ``widened`` parameters may be outside their ranges.
 
         Raises:
             ValueError: If the values are not in the space.

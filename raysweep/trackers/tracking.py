@@ -1,6 +1,6 @@
 """Pass a run's events to its trackers, while the sweep runs or afterwards.
 
-While the sweep runs, each tracker has its own thread, so that one that fails or hangs delays nothing else.
+While the sweep runs, each tracker has its own thread, so that a failing or hanging tracker delays nothing else.
 """
 
 import itertools

@@ -23,10 +23,10 @@ class Batch:
         targets: The targets stored with the examples, (batch,), or None for kinds without targets.
         ids: The sentence ids, (batch, columns).
         labels: The sentences' classes, (batch, columns).
-        read_reference: Reads the unit embeddings of a column, by its number, under the reference encoder, (batch, width
-            of the reference encoder), on the device of ``columns``.
-        read_teacher: Reads the class probabilities of sentence ids (batch,) under the teacher, (batch, classes), on the
-            device of ``columns``; None without a teacher.
+        read_reference: Takes a column's number and returns its unit embeddings under the reference encoder, (batch,
+            width of the reference encoder), on the device of ``columns``.
+        read_teacher: Takes sentence ids (batch,) and returns the teacher's class probabilities, (batch, classes), on
+            the device of ``columns``; None without a teacher.
     """
 
     columns: list[Tensor]
@@ -56,7 +56,7 @@ class Batch:
 def targets_of(batch: Batch, rule: TargetRule) -> Tensor | None:
     """Return the targets of a batch by a :data:`raysweep.config.loss_spec.TargetRule`.
 
-    They are (batch,), (batch, width of the reference encoder) for ``reference_embedding``, or None.
+    Their shape is (batch,), or (batch, width of the reference encoder) for ``reference_embedding``; they may be None.
     """
     if rule == "reference_margin":
         anchor, positive, negative = batch.reference

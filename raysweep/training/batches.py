@@ -1,4 +1,4 @@
-"""The batches of training: the order of their examples, and the embeddings of their sentences.
+"""Training batches: the order of examples, and the embeddings of sentences.
 
 A batch embeds each distinct sentence once, in packs of length buckets.
 """
@@ -51,7 +51,7 @@ class ExampleOrder:
     targets.
 
     Raises:
-        InputError: If examples are ordered by class, but fewer than two classes have two of them.
+        InputError: If examples are ordered by class, but fewer than two classes have two examples.
     """
 
     def __init__(
@@ -139,11 +139,11 @@ def check_classes(labels: npt.NDArray[np.integer]) -> None:
 def interleave_classes(
     labels: npt.NDArray[np.integer], per_class: int, rng: np.random.Generator
 ) -> npt.NDArray[np.int64]:
-    """Return positions of ``labels`` (examples,) in an order from which every batch has sentences of several classes.
+    """Return positions of ``labels`` (examples,), ordered so that every batch has sentences of several classes.
 
     The examples of each class are shuffled and cut into groups of ``per_class``. In each round, every class with groups
-    left appends one, in random order. The order ends when only one class has groups left. A rest of one example is left
-    out. With groups of two, this is the order of sentence-transformers' ``BatchSamplers.GROUP_BY_LABEL``.
+    left appends one, in random order. The order ends when only one class has groups left. A remainder of one example is
+    left out. With groups of two, this is the order of sentence-transformers' ``BatchSamplers.GROUP_BY_LABEL``.
     """
     groups: dict[int, list[npt.NDArray[np.int64]]] = {}
     for label in np.unique(labels):
@@ -282,7 +282,7 @@ def embed_columns(encoders: Sequence[ColumnEncoder], ids: npt.NDArray[np.integer
 
 
 class _Part(NamedTuple):
-    """The distinct sentences of the columns that have the same encoder, in packs."""
+    """The distinct sentences of columns that share an encoder, in packs."""
 
     encoder: ColumnEncoder
     packs: list[Pack]
@@ -290,7 +290,7 @@ class _Part(NamedTuple):
 
 @dataclass(frozen=True)
 class _Batch:
-    """The distinct sentences of a batch, and their row in the concatenated packs of all parts for each example."""
+    """The distinct sentences of a batch, and each example's rows in the concatenated packs of all parts."""
 
     parts: list[_Part]
     rows: npt.NDArray[np.int64]  # (batch, columns)

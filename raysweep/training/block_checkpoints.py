@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class BlockCheckpoints:
     """The blocks of an encoder, whose activations are recomputed block by block (Chen et al. 2016, arXiv:1604.06174).
 
-    transformers' own checkpointing lacks some families, and would draw new masks from :class:`Dropouts` and use another
-    attention than a packed pass (:mod:`raysweep.encoders.packed`).
+    transformers' own checkpointing does not support some families. It would also draw new masks from :class:`Dropouts`
+    and use a different attention from that of a packed pass (:mod:`raysweep.encoders.packed`).
 
     Raises:
         InputError: If the encoder's family is unknown.
@@ -35,9 +35,9 @@ class BlockCheckpoints:
 
     @contextmanager
     def added_to(self, context: AbstractContextManager[None], weights: WeightContext) -> Iterator[None]:
-        """Checkpoint the blocks of a forward pass in ``context``, except those that a prefix cache replaces in it.
+        """Checkpoint the blocks of a forward pass in ``context``, except those that a prefix cache replaces.
 
-        They are recomputed in the context ``weights``, in which the forward pass runs too.
+        The blocks are recomputed in the context ``weights``, in which the forward pass also runs.
         """
         with context:
             blocks = [block for block in self._blocks if "forward" not in vars(block)]
@@ -51,7 +51,7 @@ class BlockCheckpoints:
 
     def _run(self, forward: Any, weights: WeightContext, *args: Any, **kwargs: Any) -> Any:
         if kwargs.get("past_key_values") is not None:
-            kwargs["past_key_values"] = None  # recomputing would append to the cache of a decoder's keys and values
+            kwargs["past_key_values"] = None  # recomputing would append to a decoder's key-value cache
         contexts = partial(self._contexts, weights)
         return checkpoint(forward, *args, use_reentrant=False, context_fn=contexts, **kwargs)
 

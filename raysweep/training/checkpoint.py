@@ -62,7 +62,7 @@ def save(training: Training, folder: str | Path | Folder, last: RungResult | Non
 
 
 class SavedTrial(Protocol):
-    """The part of a trial's training that its checkpoints share."""
+    """The attributes of a trial's training that every checkpoint stores."""
 
     config: TrialConfig
     seed: int
@@ -126,7 +126,7 @@ def restore(training: Training, folder: str | Path | Folder) -> RungResult | Non
 
 
 class SavedTraining(Training):
-    """A training that saves itself, for code that runs trials of every kind."""
+    """Training that saves and restores itself, for code that runs trials of every kind."""
 
     def save(self, folder: str | Path | Folder, last: RungResult | None) -> None:
         """Write a checkpoint, like :func:`save`."""
@@ -215,9 +215,9 @@ def _restore_random_streams(training: Training, tensors: Mapping[str, Tensor], v
 
 
 def _pack_result(result: RungResult) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return a result's plain values, and the per-query scores of each point in the order of ``keys``.
+    """Return a result's plain values, and its per-query scores as one tensor (scores, queries) per point.
 
-    The scores (scores, queries) are in the order of ``scores``.
+    The points are in the order of ``keys``, and each tensor's rows in the order of ``scores``.
     """
     scores_by_key = {**result.points, **result.labeled, **result.tasks}
     first_scores = next(iter(scores_by_key.values()))
@@ -265,7 +265,7 @@ def _unpack_result(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
 
 
 def write(place: str | Path | Folder, number: int, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
-    """Write checkpoint ``number`` atomically into the folder at ``place``; numbers increase.
+    """Write checkpoint ``number`` atomically into the folder at ``place``; numbers must increase.
 
     The previous checkpoint is deleted once the new one has been read back, verified and stored.
 

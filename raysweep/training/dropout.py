@@ -46,7 +46,7 @@ class FastDropout(nn.Dropout):
 
 
 class Dropouts:
-    """The dropout of an encoder. On a CPU, its layers are replaced by :class:`FastDropout`; weights are unchanged.
+    """The dropout layers of an encoder. On a CPU, they are replaced by :class:`FastDropout`; weights are unchanged.
 
     Attention modules with a rate instead of a layer, such as T5's, are included, as are the identity modules that
     ModernBERT uses in place of dropout layers with rate 0.

@@ -1,4 +1,4 @@
-"""Losses as torch modules: those of sentence-transformers, the user's own, and those that the library lacks."""
+"""Losses as torch modules: sentence-transformers' losses, user-defined ones, and those that the library lacks."""
 
 import inspect
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ class BatchLoss(Protocol):
 
 
 class EmbeddingLoss(nn.Module):
-    """A loss with sentence-transformers' method ``compute_loss_from_embeddings``, such as all of the library's."""
+    """A loss with the method ``compute_loss_from_embeddings``, which all losses of sentence-transformers have."""
 
     def __init__(self, loss: nn.Module, targets: TargetRule) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class EmbeddingLoss(nn.Module):
 class SoftmaxLoss(nn.Module):
     """Cross-entropy of a linear head over single sentences, for any number of classes.
 
-    The head reads unit embeddings times the square root of their width. Their entries are then of order 1, like an
+    The head multiplies unit embeddings by the square root of their width. Their entries are then of order 1, like an
     encoder's hidden states, so that one learning rate suits both. ``label_smoothing`` is the share of each target that
     is spread evenly over all classes (Szegedy et al. 2016, arXiv:1512.00567).
 
@@ -145,7 +145,7 @@ class OtherClassNegativesLoss(nn.Module):
     def _scores(self, sides: Mapping[str, "_Side"], direction: str) -> Tensor:
         """Return the scaled cosines of a direction, (batch, contrasted sentences), -inf for those left out.
 
-        These are sentences of the row's class, except its positive, and, if the direction has no positive, the
+        Sentences of the row's class are left out, except its positive. If the direction has no positive, so are the
         sentences of the row's own example.
         """
         from_name, _, to_name = direction.partition("_to_")
@@ -173,8 +173,8 @@ class GuidedLoss(nn.Module):
     """sentence-transformers' ``GISTEmbedLoss`` with the reference encoder as the guide (Solatorio 2024, arXiv:2402.16829).
 
     Examples are an anchor, its positive and possibly a negative. Each anchor's positive is contrasted with the batch's
-    other positives, with the anchors, and with the negatives; each positive also with the other positives. Pairs whose
-    cosine under the guide exceeds that of the anchor and its positive, minus the margin, are left out.
+    other positives, the anchors and the negatives; each positive is also contrasted with the other positives. Pairs
+    whose cosine under the guide exceeds that of the anchor and its positive, minus the margin, are left out.
     """
 
     def __init__(
@@ -216,10 +216,10 @@ def build(
 ) -> nn.Module:
     """Return the module of a loss, a :class:`BatchLoss`.
 
-    The module keeps ``model`` as a submodule, which is not called, because embeddings are computed elsewhere.
+    The module keeps ``model`` as a submodule but never calls it, because embeddings are computed elsewhere.
 
     Args:
-        name: A loss of the table, or the import path of a user's own.
+        name: A loss in the table, or the import path of a user-defined loss.
         values: The values of all of the loss's parameters.
         model: The encoder.
         width: The width of the embeddings, for losses with a head.

@@ -14,7 +14,7 @@ from raysweep.config.trial import TrialConfig
 def build_optimizer(
     config: TrialConfig, parameters: Mapping[str, torch.nn.Parameter], heights: Mapping[str, int] = MappingProxyType({})
 ) -> torch.optim.Optimizer:
-    """Return the trial's optimizer over the trainable parameters, which are given by name.
+    """Return the trial's optimizer for the trainable ``parameters``, keyed by name.
 
     Weight decay applies to matrices, not to biases and norms, as in transformers' trainer. ``heights`` maps a parameter
     to the number of blocks above it, 0 if missing; each block multiplies the learning rate by ``layer_decay``, as in

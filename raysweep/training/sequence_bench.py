@@ -1,4 +1,4 @@
-"""State shared by the trials over a sequence of data sets of a process."""
+"""State shared by a process's trials over a sequence of data sets."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -66,7 +66,7 @@ class SequenceBench(Workbench):
         return {(MASK, float(number)): scores for number, scores in enumerate(of_tasks, 1)}
 
     def describe_tasks(self, evaluation: ScoredSet, scores: dict[PointKey, retrieval.Scores]) -> list[dict[str, Any]]:
-        """Return the points of single data sets as in a ledger event, like :meth:`describe`."""
+        """Return the points of individual data sets as in a ledger event, like :meth:`describe`."""
         assert isinstance(evaluation, SequenceSet)
         described = []
         for (key, of_task), task in zip(scores.items(), evaluation.tasks.values(), strict=False):

@@ -32,7 +32,7 @@ from raysweep.training.workbench import RungResult
 
 
 class _Learner(HyperMaskLearner):
-    """A learner that adds up the losses of a data set's batches, and reports each."""
+    """A learner that adds up the losses of a data set's batches, and reports each step."""
 
     def __init__(self, model: HyperMask, bench: SequenceBench) -> None:
         super().__init__(model)
@@ -86,7 +86,7 @@ class SequenceTraining:
         return TrainingSettings(num_iterations, batch_size, self.config.learning_rate, self.seed)
 
     def _start_task(self) -> TaskTrainer:
-        """Return the trainer of the data set after those that are finished."""
+        """Return the trainer of the first unfinished data set."""
         self.learner.loss_sum.zero_()
         task = self.progress.rung
         sentences = self.bench.prepared.sequence
@@ -189,5 +189,5 @@ class SequenceTraining:
 
 
 def _with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Return the tensors whose names have a prefix, by the rest of the name."""
+    """Return the tensors whose names have a prefix, keyed by name without it."""
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

@@ -40,7 +40,7 @@ class SubEmbeddings:
 
     @classmethod
     def from_weights(cls, weights: TrainedWeights) -> "SubEmbeddings":
-        """Return the layers that :meth:`weights` named.
+        """Return the layers from the tensors of :meth:`weights`.
 
         Raises:
             ValueError: If these are not the weights of an adapter.
@@ -55,7 +55,7 @@ class SubEmbeddings:
 
     @property
     def weights(self) -> TrainedWeights:
-        """Return the layers as named tensors, which a run stores."""
+        """Return the layers as the named tensors that a run stores."""
         tensors = {}
         for task, layers in enumerate(self.layers):
             for number, (weight, bias) in enumerate(layers):

@@ -36,7 +36,7 @@ class Teacher:
         run: The run's folder or URI.
         trial: The number of the trial.
         step: The number of the rung.
-        label_names: The classes, in the order of its probabilities.
+        label_names: The classes, in the order of the teacher's probabilities.
         encoder: The base model that the trial tuned, with the prompt that precedes every sentence.
         identity: The identity of the base model's files.
         trained_on: The name of the artifact with the run's sentences.
@@ -135,7 +135,7 @@ class LoadedTeacher:
     config: EncoderConfig
 
     def probabilities(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Return the class probabilities of texts, each after the prompt, (texts, classes)."""
+        """Return the class probabilities (texts, classes) of texts, each prefixed with the prompt."""
         prompt = self.config.prompt_on("document") or ""  # losses over labeled sentences train on documents
         embeddings = encoder.embed_texts(self.model, texts, prompt, arithmetic=self.config.precision)
         return self.head.probabilities(encoder.finite(embeddings, self.config)).astype(np.float32, copy=False)

@@ -1,4 +1,4 @@
-"""What a trial trains of an encoder: all weights, those above a freezing level, or a LoRA adapter."""
+"""The part of an encoder that a trial trains: all weights, those above a freezing level, or a LoRA adapter."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ V = TypeVar("V")
 class TrainedWeights:
     """The weights that a trial trained, by parameter name, and the adapter that they belong to, if any.
 
-    If the encoder of queries is a separate one, the names of its weights begin with ``query.``.
+    If queries have a separate encoder, the names of its weights begin with ``query.``.
     """
 
     tensors: Mapping[str, Tensor]
@@ -52,9 +52,9 @@ class TrainedWeights:
 class Trainable:
     """An encoder whose trained part changes from trial to trial. Everything else stays that of the base model.
 
-    Only the trained part has a second copy in memory, that of the base model, from which :meth:`reset` restores it, and a
-    third one if queries have an encoder of their own. The matrices of an encoder that was loaded with bf16 weights are in
-    fp32 while they are trained.
+    Only the trained part has a second copy in memory, the base model's, from which :meth:`reset` restores it. It has a
+    third copy if queries have their own encoder. If an encoder was loaded with bf16 weights, its matrices are in fp32
+    while they are trained.
     """
 
     def __init__(self, model: "SentenceTransformer") -> None:
@@ -104,7 +104,7 @@ class Trainable:
             parameter.grad = None
 
     def start(self, config: TrialConfig) -> None:
-        """Restore the base model and make a trial's part of it trainable.
+        """Restore the base model and enable training of the part that ``config`` selects.
 
         A new adapter is drawn from torch's random stream.
         """
@@ -143,7 +143,7 @@ class Trainable:
         return TrainedWeights({name: value.detach() for name, value in self.parameters.items()}, self.lora)
 
     def changes(self) -> Iterator[tuple[str, Tensor, Tensor]]:
-        """Yield each trained parameter's name, its base weights and its change; of an adapter, the weights it updates."""
+        """Yield each trained parameter's name, base weights and change; with an adapter, the weights it updates."""
         if self.lora is not None:
             yield from adapter.updates(self.model)
             if self._query is not None:
@@ -162,7 +162,7 @@ class Trainable:
 
     @contextmanager
     def interpolated(self, share: float) -> Iterator[None]:
-        """Use the weights (1 - share) base + share trained within the context; an adapter counts as merged."""
+        """Use the weights (1 - share) base + share trained within the context; an adapter is treated as merged."""
         if self.lora is not None:
             with adapter.scaled(self.model, share):
                 yield
@@ -225,7 +225,7 @@ class Trainable:
 
 
 def _prefixed(values: Mapping[str, V]) -> dict[str, V]:
-    """Return values of an encoder's parameters under the names of those of the encoder of queries."""
+    """Return the values, keyed by the names of the corresponding parameters of the query encoder."""
     return {PREFIX + name: value for name, value in values.items()}
 
 

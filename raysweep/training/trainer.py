@@ -423,7 +423,7 @@ class Training:
         sentences = self._dev_sentences
         embeddings = self._dev_embeddings(encoded)
         on_device = embeddings.map(self._on_device)
-        # A loss over the classes of a batch needs time and memory that grow with the cube of its size.
+        # A loss over the classes of a batch needs time and memory that grow with the cube of the batch size.
         num_at_once = len(examples.rows) if self._per_class is None else self.config.batch_size
         losses_of_parts, sizes = [], []
         for start in range(0, len(examples.rows), num_at_once):

@@ -48,8 +48,8 @@ def run_trial(  # noqa: PLR0913 (public API)
 ) -> list[RungResult]:
     """Train and evaluate one configuration in this process.
 
-    No Ray or cluster is needed, only artifacts. ``num_rungs`` defaults to 6 or, for a sequence, to the number of its
-    data sets, the only value that is allowed then. After each rung, ``on_rung`` is called with its result and may
+    No Ray or cluster is needed, only artifacts. ``num_rungs`` defaults to 6. For a sequence, its default
+    and only allowed value is the number of data sets. After each rung, ``on_rung`` is called with its result and may
     return False to stop. ``device`` defaults to a GPU if available. The trial saves its state in the folder
     ``checkpoints``. If called again after an interruption, it resumes from there and first repeats the result of a rung
     that had just ended.
@@ -106,7 +106,7 @@ def watch_last_rung(
     """Measure watched data with the weights of a trial's last rung, ``step``, from its checkpoint.
 
     Raises:
-        InputError: If there is no checkpoint, or if it is not that of the rung, so that it has other weights.
+        InputError: If there is no checkpoint, or if it is not from the end of this rung.
     """
     from raysweep.training import checkpoint
     from raysweep.training.trainer import Training

@@ -18,8 +18,8 @@ from raysweep.training.batches import interleave_classes
 class ValidationExamples:
     """Examples over dev sentences.
 
-    ``rows`` (n, columns), of the trial's kind of examples, and ``triplets`` (m, 3) are positions among dev's queries; of
-    retrieval data and pairs, documents are positions among its documents.
+    ``rows`` (n, columns), examples of the trial's kind, and ``triplets`` (m, 3) are positions among dev's queries. For
+    retrieval data and pairs, documents are positions among dev's documents.
     ``targets`` (n,) are the training targets, or None for kinds without targets.
     """
 
@@ -49,7 +49,7 @@ class ValidationExamples:
     def of_relations(
         cls, pairs: GroupedPairs, kind: LossExamples, cosines: tuple[float, float]
     ) -> "ValidationExamples":
-        """Return examples of dev's pairs, whose sentences are positions among dev's queries and documents."""
+        """Return examples from dev's pairs, as positions among dev's queries and documents."""
         assert kind != "labeled_sentence"
         candidates = RelationExamples(pairs)
         triplets, _ = candidates.draw("triplet", dev_examples.MAX_EXAMPLES, seed=0)

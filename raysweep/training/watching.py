@@ -19,12 +19,12 @@ from raysweep.terminal import SilentDisplay
 from raysweep.training.trainable import Trainable
 
 NUM_TENSORS = 2
-"""The number of tensors reported by each measure of change."""
+"""The number of tensors reported for each measure of change."""
 
 
 @dataclass(frozen=True)
 class WatchTask:
-    """Watched data, the untuned encoder's values as a trial of each tower measures them, and the rungs to measure."""
+    """Watched data, the untuned encoder's values as measured under each tower, and the rungs to measure."""
 
     relations: WatchedRelations
     untuned: Mapping[Tower, MeasuredRelations]
@@ -74,7 +74,7 @@ class Watching:
 
 
 def most_changed(changes: Iterable[tuple[str, Tensor, Tensor]]) -> tuple[TensorChange, ...]:
-    """Return the NUM_TENSORS tensors that changed most by each measure, first those by relative change.
+    """Return the NUM_TENSORS tensors that changed most by each measure, starting with relative change.
 
     ``changes`` are names, untuned tensors and their changes.
     """

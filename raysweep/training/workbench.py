@@ -43,12 +43,12 @@ class RungResult:
     """One evaluation of a trial.
 
     ``loss`` is the mean over the rung's batches; ``seconds`` is the time since the trial began, excluding pauses.
-    ``points`` holds per-query scores of every operating point, that of the tuned encoder itself first. ``stop`` is the
-    reason why the trial stops by its own rule, or None. ``calibration`` is that of the softmax head on dev, or None
-    without a head. ``labeled`` holds the scores of the points that use the pool's labels, and
-    ``measures`` those of pairs on dev, if the sweep has experts. ``watched`` has the values on watched data, if the rung
-    measures it. ``tasks`` holds the scores of each data set of a sequence that was learned so far; the rungs of a sequence
-    before the last have no other points.
+    ``points`` holds per-query scores of every operating point, the tuned encoder's own point first. ``stop`` is the
+    reason if the trial's own rule stops it, otherwise None. ``calibration`` is that of the softmax head on dev, or None
+    without a head. ``labeled`` holds the scores of points that use the pool's labels. ``measures`` holds the measures
+    of pairs on dev, if the sweep has experts. ``watched`` has the values on watched data, if the rung measures it.
+    ``tasks`` holds the scores of each data set of a sequence learned so far; a sequence's rungs before the last have no
+    other points.
     """
 
     step: int
@@ -94,7 +94,7 @@ class Workbench:
     checkpoints_blocks: bool = False
     watch: WatchTask | None = None
     head: Head | None = field(default=None, init=False)  # of the model's current trial
-    keeps_documents: bool = field(default=False, init=False)  # whether the same trial tunes only queries
+    keeps_documents: bool = field(default=False, init=False)  # whether that trial tunes only queries
     _pairs_by_split: dict[ScoredSplit, PairSet] = field(default_factory=dict, init=False)
     _untuned: dict[tuple[ScoredSplit, bool], Float32Array] = field(default_factory=dict, init=False)
 
@@ -148,7 +148,7 @@ class Workbench:
     ) -> None:
         """Restore the base weights, then load ``weights`` and ``head`` of a trial, if given.
 
-        ``keeps_documents`` states whether its documents have the reference's embeddings.
+        ``keeps_documents`` states whether the trial's documents have the reference's embeddings.
         """
         if weights is None:
             self.trainable.reset()
@@ -157,7 +157,7 @@ class Workbench:
         self.head, self.keeps_documents = head, keeps_documents
 
     def start(self, config: TrialConfig) -> None:
-        """Restore the base weights, and make trainable what the trial trains, with its dropout."""
+        """Restore the base weights, enable training of the part that the trial trains, and set the dropout."""
         self.trainable.start(config)
         self.head, self.keeps_documents = None, config.tower == "query"
         frozen_modules = self.structure.frozen_modules(self.dropouts.names, config.freezing)
@@ -167,7 +167,7 @@ class Workbench:
         """Return the caches of the frozen blocks' outputs, reusing the last trial's if they have the same blocks.
 
         Return None if nothing can be cached, or if the trial reads too few sentences (``num_reads``, with repetition)
-        for computing whole groups of them to pay off.
+        to justify computing whole groups of them.
         """
         import torch
 
@@ -220,7 +220,7 @@ class Workbench:
 
     @property
     def watches_each_rung(self) -> bool:
-        """Return whether each rung measures watched data, so that the tuned encoder's own point has the score."""
+        """Return whether each rung measures watched data; the tuned encoder's point then has the score ``watched``."""
         return self.watch is not None and self.watch.at == "rung"
 
     def measure_watched(self, config: TrialConfig, *, is_last: bool) -> Watched | None:
@@ -276,7 +276,7 @@ class Workbench:
         return {}
 
     def describe_tasks(self, evaluation: ScoredSet, scores: dict[PointKey, retrieval.Scores]) -> list[dict[str, Any]]:
-        """Return the points of single data sets of a sequence as in a ledger event; none without a sequence."""
+        """Return the points of a sequence's individual data sets as in a ledger event; none without a sequence."""
         return []
 
     def describe(self, evaluation: ScoredSet, scores: dict[PointKey, retrieval.Scores]) -> list[dict[str, Any]]:

@@ -41,7 +41,7 @@ class Difference:
     def is_real(self) -> bool:
         """Return whether the difference exceeds the noise.
 
-        The probability of even one false positive among all the differences compared is below 1 - LEVEL.
+        The probability of even one false positive among all the differences compared is at most 1 - LEVEL.
         """
         return self.adjusted < 1 - LEVEL
 
@@ -70,8 +70,8 @@ def _p_value(differences: Float64Array) -> float:
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return the p-values adjusted by Holm's step-down method (1979), in the order given.
 
-    With probability 1 - alpha, every difference with an adjusted p-value below alpha is real. The i-th smallest of m
-    p-values is multiplied by m - i + 1 and raised to the previous adjusted p-value if that is larger.
+    With probability at least 1 - alpha, every difference with an adjusted p-value below alpha is real. The i-th smallest
+    of m p-values is multiplied by m - i + 1 and raised to the previous adjusted p-value if that is larger.
     """
     count = len(p_values)
     adjusted = [1.0] * count

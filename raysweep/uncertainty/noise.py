@@ -30,7 +30,7 @@ class SeedSamples:
     degrees: float
 
     def variance(self, functional: Functional, means: Float64Array) -> Variance:
-        """Return the variance, due to seeds, of a function of points whose means are (points, 2)."""
+        """Return the variance, due to seeds, of a functional of points with ``means`` (points, 2)."""
         values = functional(means + self.deviations)
         return Variance(float(values.var(ddof=1)), self.degrees)
 

@@ -53,7 +53,7 @@ def spearman(gold: Values, predicted: Values) -> Score:
     """Return Spearman's rank correlation of two arrays, (rows,) each; equal values share the mean of their ranks.
 
     The interval is Fisher's, with the standard error of Bonett and Wright (2000), sqrt((1 + r^2 / 2) / (n - 3)). The
-    correlation is undefined if either array is constant, the interval with fewer than 4 rows.
+    correlation is undefined if either array is constant, and the interval if there are fewer than 4 rows.
     """
     n = len(gold)
     gold_ranks = _centered_ranks(gold)

@@ -1,4 +1,4 @@
-"""The hypernetwork: from a task's embedding to one number per masked weight."""
+"""The hypernetwork, which maps a task's embedding to one number per masked weight."""
 
 from collections.abc import Mapping, Sequence
 
@@ -31,13 +31,13 @@ class Hypernetwork(nn.Module):
         self.layers = nn.Sequential(*layers, nn.Linear(width, num_weights), nn.Tanh())
 
     def forward(self, tasks: Sequence[int]) -> Tensor:
-        """Return the outputs of some tasks without threshold, (tasks, weights), in (-1, 1)."""
+        """Return the outputs for ``tasks`` before thresholding, (tasks, weights), in (-1, 1)."""
         embeddings = self.embeddings.weight[list(tasks)]
         outputs: Tensor = self.layers(embeddings)
         return outputs
 
     def split(self, outputs: Tensor) -> dict[str, Tensor]:
-        """Return one task's outputs, (weights,), by the name of the masked tensor and in its shape."""
+        """Split one task's outputs (weights,) into tensors with the names and shapes of the masked tensors."""
         sizes = [shape.numel() for shape in self.shapes.values()]
         parts = outputs.split(sizes)
         named = zip(self.shapes.items(), parts, strict=True)

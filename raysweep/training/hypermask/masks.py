@@ -9,14 +9,14 @@ MaskKind = Literal["signed", "absolute"]
 
 
 def threshold(values: Tensor, percent: float, kind: MaskKind = "absolute") -> Tensor:
-    """Return the mask of one layer: ``percent`` of its smallest values are 0.
+    """Return the mask of one layer, in which the smallest ``percent`` of magnitudes are 0.
 
     A value x stays x (``signed``) or becomes |x| (``absolute``) if |x| > c, and 0 otherwise. c is the percentile of |x|
     with linear interpolation, as in :func:`numpy.percentile`. At 0 percent every value stays, at 100 none. Gradients
-    pass only where the mask is not cut off.
+    flow only through values that are not cut off.
 
-    The paper describes p both as the share of zeros and as the share of weights that stay; its code zeros p percent, as
-    here. The code always takes absolute values and keeps values equal to c.
+    The paper describes p both as the share of zeros and as the share of weights that are kept; its code zeros p
+    percent, as here. The code always takes absolute values and keeps values equal to c.
 
     Args:
         values: The hypernetwork's outputs for one tensor of the target network, of any shape.
@@ -34,7 +34,7 @@ def threshold(values: Tensor, percent: float, kind: MaskKind = "absolute") -> Te
 
 
 def ramped_percent(percent: float, task: int, iteration: int, num_iterations: int) -> float:
-    """Return the share of zeros in an iteration, counted from 1: it grows linearly in the first task, number 0."""
+    """Return the share of zeros in an iteration (counted from 1); it grows linearly in the first task (number 0)."""
     if task > 0:
         return percent
     return iteration / num_iterations * percent

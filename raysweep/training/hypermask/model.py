@@ -1,4 +1,4 @@
-"""A target network under the masks of a hypernetwork, the two penalties, and the inference of tasks."""
+"""A target network under the masks of a hypernetwork, the two penalties, and task inference."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ class MaskSettings:
     Attributes:
         percent: The share of zeros in each masked tensor, p, 0 to 100.
         kind: Whether masks keep their signs.
-        beta: The weight of the penalty on changes of earlier tasks' outputs of the hypernetwork.
-        lambda_: The weight of the penalty on changes of the target network's weights.
+        beta: The weight of the penalty on changes in the hypernetwork's outputs for earlier tasks.
+        lambda_: The weight of the penalty on changes in the target network's weights.
         masked: Whether the latter penalty is weighted by the current task's mask.
         embedding_size: The width of a task's embedding.
         hidden_layers: The widths of the hypernetwork's hidden layers.
@@ -39,7 +39,7 @@ class MaskSettings:
 
 
 class Snapshot(NamedTuple):
-    """State before a task: earlier tasks' outputs (earlier tasks, weights) without threshold, and all of theta by name."""
+    """State before a task: earlier tasks' unthresholded outputs (earlier tasks, weights) and all of theta by name."""
 
     outputs: Tensor
     weights: dict[str, Tensor]
@@ -66,14 +66,14 @@ class HyperMask(nn.Module):
         self.hypernetwork = Hypernetwork(shapes, num_tasks, settings.embedding_size, settings.hidden_layers)
 
     def masks(self, task: int, percent: float | None = None) -> dict[str, Tensor]:
-        """Return a task's masks by the name of the masked tensor, with ``percent`` zeros instead of the settings'."""
+        """Return a task's masks, keyed by masked tensor; ``percent`` overrides the share of zeros in the settings."""
         percent = self.settings.percent if percent is None else percent
         (outputs,) = self.hypernetwork([task])
         kind = self.settings.kind
         return {name: threshold(values, percent, kind) for name, values in self.hypernetwork.split(outputs).items()}
 
     def forward(self, inputs: Tensor, task: int, masks: Mapping[str, Tensor] | None = None) -> TargetOutput:
-        """Return the output for inputs (batch, inputs) of a task, under ``masks`` if they are given."""
+        """Return a task's output for inputs (batch, inputs), under ``masks`` if given."""
         masks = self.masks(task) if masks is None else masks
         output: TargetOutput = functional_call(self.target, masked_weights(self.target, masks), (inputs, task))
         return output
@@ -86,10 +86,10 @@ class HyperMask(nn.Module):
         return Snapshot(outputs, weights)
 
     def output_loss(self, before: Snapshot) -> Tensor:
-        """Return L_output, the mean over earlier tasks of the squared distance of outputs before and now, a scalar.
+        """Return L_output, the mean over earlier tasks of the squared distance between old and new outputs, a scalar.
 
-        Outputs are those of the tanh, without threshold. The published code compares outputs before the tanh and divides
-        by the number of earlier tasks twice.
+        Outputs are taken after the tanh and before thresholding. The published code compares outputs before the tanh
+        and divides by the number of earlier tasks twice.
         """
         num_earlier = len(before.outputs)
         if num_earlier == 0:
@@ -99,9 +99,9 @@ class HyperMask(nn.Module):
         return squared_distances.mean()
 
     def target_loss(self, before: Snapshot, masks: Mapping[str, Tensor]) -> Tensor:
-        """Return L_target, the L1 distance of theta before and now, a scalar.
+        """Return L_target, the L1 distance between theta before and now, a scalar.
 
-        With ``masked``, each weight counts as much as its mask's magnitude. The heads' biases have no mask and count 1.
+        With ``masked``, each weight's change is weighted by its mask's magnitude, or by 1 for the unmasked head biases.
         """
         distances = []
         for name, weight in self.target.named_parameters():
@@ -131,6 +131,6 @@ def entropies(predict: Predict, inputs: Tensor, tasks: Sequence[int]) -> Tensor:
 
 
 def infer_tasks(predict: Predict, inputs: Tensor, tasks: Sequence[int]) -> Tensor:
-    """Return the task with the lowest entropy for each input, (batch,); the first of several."""
+    """Return the task with the lowest entropy for each input, (batch,); the first if several tie."""
     candidates = torch.tensor(tasks, device=inputs.device)
     return candidates[entropies(predict, inputs, tasks).argmin(dim=0)]

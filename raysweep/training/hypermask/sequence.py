@@ -42,7 +42,7 @@ class Step(NamedTuple):
 
 
 class Learner(nn.Module, ABC):
-    """A network that learns task after task. Between two tasks, its ``state_dict`` contains all that later tasks need."""
+    """A network that learns task after task. Between tasks, its ``state_dict`` contains everything later tasks need."""
 
     def start_task(self, task: int, data: TaskData) -> None:
         """Prepare for a task; called before its first iteration."""
@@ -56,17 +56,17 @@ class Learner(nn.Module, ABC):
 
     @abstractmethod
     def predict(self, inputs: Tensor, task: int) -> TargetOutput:
-        """Return the output for inputs (batch, inputs) of a task, without gradients."""
+        """Return a task's output for inputs (batch, inputs), without gradients."""
 
 
 class HyperMaskLearner(Learner):
-    """Trains a :class:`HyperMask`: cross-entropy, and from the second task on both penalties.
+    """Trains a :class:`HyperMask` with cross-entropy and, from the second task on, both penalties.
 
     The loss is cross-entropy + beta L_output + lambda L_target.
 
     Attributes:
         model: The network.
-        before: The state before the current task, with which the penalties compare; None in the first task and between
+        before: The state before the current task, used by the penalties; None in the first task and between
             tasks. It is not part of the ``state_dict``.
     """
 
@@ -107,7 +107,7 @@ class TaskTrainer:
     """Trains a learner on one task with a new Adam, as in the published code.
 
     Batches depend only on the seed, the task and the iteration, so restoring the learner, the optimizer and the
-    iteration continues the task to the same bits.
+    iteration continues the task bit for bit.
 
     Args:
         learner: The learner, which has finished the earlier tasks.

@@ -33,7 +33,7 @@ class TaskHeads(nn.Module):
         self.linears = nn.ModuleList(nn.Linear(width, size) for size in sizes)
 
     def forward(self, embeddings: Tensor, task: int) -> Tensor:
-        """Return the logits of a task's classes, (batch, classes), of embeddings (batch, width)."""
+        """Return the logits (batch, classes) of a task's classes for embeddings (batch, width)."""
         is_shared = len(self.linears) == 1
         linear = self.linears[0 if is_shared else task]
         logits: Tensor = linear(embeddings)
@@ -52,7 +52,7 @@ class Target(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, inputs: Tensor, task: int) -> TargetOutput:
-        """Return the output for inputs (batch, inputs) of a task."""
+        """Return a task's output for inputs (batch, inputs)."""
 
 
 class Classifier(Target):
@@ -82,7 +82,7 @@ class Classifier(Target):
 class Adapter(Target):
     """An MLP with ReLU and a residual connection over fixed embeddings.
 
-    The result is unit(x + MLP(x)). The head reads it times the square root of its width, so that entries are of order 1.
+    The result is unit(x + MLP(x)). The head multiplies it by the square root of its width, so entries are of order 1.
 
     Args:
         width: The width of the embeddings.
