@@ -30,6 +30,10 @@ LogLevel = Annotated[
     ),
 ]
 
+FrontFormat = Annotated[
+    str, typer.Option("--format", help="Format of the front: table, or json with scores in [0, 1], as in show.")
+]
+
 Prefer = Annotated[
     str | None,
     typer.Option(help="single: choose among the points with one encoder, short for --where 'encoders = 1'."),

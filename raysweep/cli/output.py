@@ -20,8 +20,12 @@ def print_json(value: object) -> None:
     typer.echo(json_text(value))
 
 
-def report_run(run: "Folder", to: Path | None = None) -> "Summary":
-    """Write and print a run's report, and return its summary."""
+def report_run(run: "Folder", to: Path | None = None, format: str = "table") -> "Summary":
+    """Write a run's report, print its front as a table or as JSON, and return its summary.
+
+    With JSON, the notes and the report's path are printed to standard error.
+    """
+    from raysweep.report import choice
     from raysweep.report import write as reports
     from raysweep.report.notes import notes
     from raysweep.report.terminal import front_tables
@@ -29,12 +33,15 @@ def report_run(run: "Folder", to: Path | None = None) -> "Summary":
     from raysweep.storage import location
 
     written = reports.write(run, to)
-    if written.summary.members:
+    is_json = format == "json"
+    if is_json:
+        print_json(choice.front_as_json(written.summary))
+    elif written.summary.members:
         print_table(*front_tables(written.summary))
     for note in notes(written.summary):
-        typer.echo(f"note: {note}")
-    typer.echo(f"report: {location.join(written.location, 'report.html')}")
+        typer.echo(f"note: {note}", err=is_json)
+    typer.echo(f"report: {location.join(written.location, 'report.html')}", err=is_json)
     if location.is_uri(written.location):  # browsers cannot open it
         folder = f"{location.base_name(run.location)}-report"
-        typer.echo(f"to read it: {format_command('report', run.location, '--to', folder)}")
+        typer.echo(f"to read it: {format_command('report', run.location, '--to', folder)}", err=is_json)
     return written.summary

@@ -8,6 +8,7 @@ import typer
 from raysweep.cli import panels
 from raysweep.cli.options import (
     FORMATS,
+    FrontFormat,
     Prefer,
     SeveralValues,
     check_local,
@@ -87,6 +88,7 @@ def watch(
         float, typer.Option(metavar="SECONDS", min=0.2, max=MAX_PAUSE, help="Seconds between updates.")
     ] = 5,
     once: Annotated[bool, typer.Option("--once", help="Show the current state of the run and exit.")] = False,
+    format: Annotated[str, typer.Option(help="Output format: table, or with --once also json.")] = "table",
 ) -> None:
     """Show a running sweep: its trials, and its front as a table and a text plot.
 
@@ -95,10 +97,15 @@ def watch(
     """
     from raysweep.report.watch import command
 
+    check_one_of("--format", format, FORMATS)
+    if format == "json" and not once:
+        raise InputError("--format json requires --once")
     folder = run_folder("RUN", run)
     console = command.console_for_output()
     try:
-        if once:
+        if format == "json":
+            print_json(command.view_once(folder).as_json())
+        elif once:
             command.watch_once(folder, console)
         else:
             command.watch(folder, console, every)
@@ -238,11 +245,13 @@ def report(
             help="Rewrite the report every N seconds if the run changed, until the sweep ends.",
         ),
     ] = None,
+    format: FrontFormat = "table",
 ) -> None:
     """Write a run's report from its stored results: tables of the front, figures and report.html. Needs no cluster.
 
     With --every, the report is updated while the sweep runs, and one last time after it has ended.
     """
+    check_one_of("--format", format, FORMATS)
     folder = run_folder("RUN", run)
     output_folder = None if to is None else check_local("--to", to)
     try:
@@ -253,8 +262,8 @@ def report(
 
             for moment in changes(folder, every):
                 reports.write(folder, output_folder)
-                typer.echo(f"written: {View(moment).line}")
-        report_run(folder, output_folder)
+                typer.echo(f"written: {View(moment).line}", err=format == "json")
+        report_run(folder, output_folder, format)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
 

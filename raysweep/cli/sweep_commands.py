@@ -8,6 +8,7 @@ import typer
 from raysweep.cli import panels
 from raysweep.cli.options import (
     FORMATS,
+    FrontFormat,
     LogLevel,
     Quiet,
     Verbose,
@@ -72,6 +73,7 @@ def run(  # noqa: PLR0913 (the options of a command)
     quiet: Quiet = False,
     verbose: Verbose = False,
     log_level: LogLevel = None,
+    format: FrontFormat = "table",
 ) -> None:
     """Run a complete sweep: prepare, search, score the front on test, and write the report.
 
@@ -85,6 +87,7 @@ def run(  # noqa: PLR0913 (the options of a command)
     from raysweep.config.load import find_space, parse_overrides
     from raysweep.terminal import undisturbed, working
 
+    check_one_of("--format", format, FORMATS)
     verbosity = check_verbosity(quiet, verbose, log_level)
     arguments = with_trials(context.args, trials)
     if space is not None and space.startswith("--"):  # SPACE was omitted, and this is an override
@@ -96,7 +99,7 @@ def run(  # noqa: PLR0913 (the options of a command)
     if resume_or_start:
         if resume is not None or space is None:
             raise InputError("--resume-or-start requires SPACE, and cannot be combined with --resume RUN")
-        place, has_begun = _find_named_run(space, arguments)
+        place, has_begun = _find_named_run(space, arguments, format)
         resume = place if has_begun else None
     resumed = None
     if resume is not None:
@@ -120,7 +123,7 @@ def run(  # noqa: PLR0913 (the options of a command)
             loaded.config, loaded.space, display, log, resumed=resumed, warm_start=older_runs, place=place
         )
     with undisturbed(outcome.interrupted):
-        summary = report_run(outcome.run)
+        summary = report_run(outcome.run, format=format)
     if outcome.interrupted:
         raise typer.Exit(130)
     if summary.results.status == "failed" or not summary.members:
@@ -140,7 +143,7 @@ def _warn_of_retries(arguments: list[str], *, resumes: bool) -> None:
     warn(f"a retry of this Ray job starts a new run; to resume this one instead, add {missing}")
 
 
-def _find_named_run(space: str, arguments: list[str]) -> tuple[str, bool]:
+def _find_named_run(space: str, arguments: list[str], format: str) -> tuple[str, bool]:
     """Return the location of the run with the sweep's name, and whether the run has started.
 
     If that run failed permanently, print its report again and exit with code 1.
@@ -155,9 +158,10 @@ def _find_named_run(space: str, arguments: list[str]) -> tuple[str, bool]:
     place = location.join(config.storage.runs, config.name)
     state = read_state(place)
     if state.failure is not None:
-        report_run(run_folder("--resume-or-start", place))
-        typer.echo(f"run: not resumed, because it failed permanently ({state.failure})")
-        typer.echo(f"run: to resume it anyway: {format_resume(place)}")
+        report_run(run_folder("--resume-or-start", place), format=format)
+        is_json = format == "json"
+        typer.echo(f"run: not resumed, because it failed permanently ({state.failure})", err=is_json)
+        typer.echo(f"run: to resume it anyway: {format_resume(place)}", err=is_json)
         raise typer.Exit(1)
     return place, state.has_begun
 

@@ -410,6 +410,12 @@ def candidates_as_json(
     return objects
 
 
+def front_as_json(summary: Summary) -> list[dict[str, Any]]:
+    """Return the objects of :func:`candidates_as_json` for all members of the front."""
+    members = candidates_of(summary, everything=False) if summary.members else ()
+    return candidates_as_json(summary, members, summary.splits)
+
+
 def _scores(point: Point) -> dict[str, float | None]:
     """Return a point's standard scores, with None for unknown ones, and its other scores."""
     return {name: point.get(name) for name in dict.fromkeys([*STANDARD, *point.scores])}

@@ -43,8 +43,12 @@ def watch(
 
 def watch_once(run: Folder, console: Console) -> None:
     """Show the current state of a run. Raises ``InputError`` like :func:`watch`."""
-    view = View(look(run, GrowingLedger(run), Clock()))
-    console.print(view.render(console.width), soft_wrap=True)
+    console.print(view_once(run).render(console.width), soft_wrap=True)
+
+
+def view_once(run: Folder) -> View:
+    """Return the view of the current state of a run. Raises ``InputError`` like :func:`watch`."""
+    return View(look(run, GrowingLedger(run), Clock()))
 
 
 def _views(run: Folder, seconds: float, sleep: Sleep, clock: Clock) -> Iterator[View]:

@@ -210,15 +210,14 @@ def test_shells_complete_commands_and_options(shell: str, tmp_path: Path) -> Non
 
 
 def test_commands_that_print_a_table_print_json() -> None:
-    """Each command whose code prints a table has --format; report and run write front.json instead, see there."""
-    printing = {
-        name for name, command in GROUP.commands.items() if "print_table(" in inspect.getsource(command.callback)
-    }
+    """Each command whose code prints a table has --format."""
+    prints = re.compile(r"print_table\(|report_run\(|watch_once\(")
+    printing = {name for name, command in GROUP.commands.items() if prints.search(inspect.getsource(command.callback))}
     with_format = {
         name for name, command in GROUP.commands.items() if any("--format" in p.opts for p in command.params)
     }
     assert printing == with_format
-    assert {"show", "compare", "evaluate", "transfer", "measure", "artifacts"} <= printing
+    assert {"run", "report", "watch", "show", "compare", "evaluate", "transfer", "measure", "artifacts"} <= printing
 
 
 def test_invalid_input_ends_with_one_line_and_exit_code_2(tmp_path: Path) -> None:

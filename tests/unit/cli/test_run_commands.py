@@ -125,6 +125,24 @@ def test_show_prints_all_points_as_json(tmp_path):
     assert all(0 <= row["dev"]["polarity"] <= 1 for row in rows)
 
 
+def test_report_and_watch_print_the_front_as_json(tmp_path):
+    run = write_run(tmp_path, "running")
+    shown = json.loads(raysweep_here(tmp_path, "show", str(run), "--format", "json").stdout)
+    assert [row["point"] for row in shown] == [member.name for member in dev_front(random_trials(12))]
+    reported = raysweep_here(tmp_path, "report", str(run), "--format", "json")
+    assert json.loads(reported.stdout) == shown
+    assert "report.html" in reported.stderr
+    watched = json.loads(raysweep_here(tmp_path, "watch", str(run), "--once", "--format", "json").stdout)
+    assert watched["front"] == shown
+    assert (watched["name"], watched["state"], sum(watched["trials"].values())) == ("night-run", "killed", 12)
+
+
+def test_only_watch_once_prints_json(tmp_path):
+    run = write_run(tmp_path, "finished")
+    done = raysweep_here(tmp_path, "watch", str(run), "--format", "json")
+    assert (done.returncode, done.stderr) == (2, "error: --format json requires --once\n")
+
+
 def test_show_prefers_single_encoders(tmp_path):
     run = write_run(tmp_path, "finished")
     preferred = raysweep_here(tmp_path, "show", str(run), "--all", "--prefer", "single", "--format", "json")

@@ -1,5 +1,6 @@
 """Exit codes of ``raysweep run`` by how the sweep ended."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from raysweep.ray_tune.run import COMPLETED, FAILED, INTERRUPTED, PLATEAU, Endin
 from raysweep.results.reader import load
 from raysweep.storage.folder import open_folder
 from support.command_line import Done, raysweep_here
-from support.ledgers import StoredSweep, StoredTrial, random_trials, write_ledger
+from support.ledgers import StoredSweep, StoredTrial, dev_front, random_trials, write_ledger
 from support.sweep_files import MINIMAL
 
 GIVEN_UP = Ending("failed", "3 of 5 trials failed", is_final=True)
@@ -25,13 +26,13 @@ def write_run(folder: Path, trials: list[StoredTrial], ending: Ending) -> None:
 def run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return a function that repeats a job's command and returns the result and the number of sweeps that ran."""
 
-    def again(trials: list[StoredTrial], ending: Ending, run: str = "raysweep-runs/night") -> tuple[Done, int]:
+    def again(trials: list[StoredTrial], ending: Ending, *more: str) -> tuple[Done, int]:
         num_runs = 0
 
         def count(*_: Any, place: str | None = None, **__: Any) -> RunOutcome:
             nonlocal num_runs
             num_runs += 1
-            folder = Path(place or run)
+            folder = Path(place or "raysweep-runs/night")
             if not folder.exists():
                 write_run(folder, trials, ending)
             return RunOutcome(open_folder(folder), ending)
@@ -39,7 +40,7 @@ def run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(runner, "run", count)
         (tmp_path / "sweep.yaml").write_text(MINIMAL)
         options = ("--name", "night", "--resume-or-start", "--storage.runs", str(tmp_path / "raysweep-runs"))
-        return raysweep_here(tmp_path, "run", "sweep.yaml", *options), num_runs
+        return raysweep_here(tmp_path, "run", "sweep.yaml", *options, *more), num_runs
 
     return again
 
@@ -60,6 +61,15 @@ def test_the_exit_code_depends_on_the_ending(run_again: Any, ending: Ending, cod
     done, num_runs = run_again(random_trials(6), ending)
     assert (done.returncode, num_runs) == (code, 1), done.stderr
     assert "report.html" in done.stdout
+
+
+def test_with_json_only_the_front_is_on_standard_output(run_again: Any) -> None:
+    trials = random_trials(6)
+    for num_runs in (1, 0):  # the second command only reports the failure
+        done, run = run_again(trials, GIVEN_UP, "--format", "json")
+        assert (done.returncode, run) == (1, num_runs)
+        assert [member["point"] for member in json.loads(done.stdout)] == [point.name for point in dev_front(trials)]
+        assert "report.html" in done.stderr
 
 
 def test_the_exit_code_is_1_if_all_trials_failed(run_again: Any) -> None:
