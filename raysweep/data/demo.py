@@ -82,7 +82,7 @@ class DemoRow(NamedTuple):
     topic: str
 
 
-def generate(seed: int = 0, num_train: int = 3000, num_test: int = 400) -> tuple[list[DemoRow], list[DemoRow]]:
+def generate(seed: int = 0, num_train: int = 3000, num_test: int = 200) -> tuple[list[DemoRow], list[DemoRow]]:
     """Generate train and test rows in random order, with distinct texts and balanced topics.
 
     Each topic occurs equally often with each label, give or take one row. The result is the same on every platform and

@@ -22,7 +22,7 @@ def test_topics_are_balanced_by_label():
 def test_sentences_are_distinct_and_well_formed():
     train, test = demo.generate()
     texts = [row.text for row in train + test]
-    assert len({text.casefold() for text in texts}) == len(texts) == 3400
+    assert len({text.casefold() for text in texts}) == len(texts) == 3200
     for text in texts:
         assert re.fullmatch(r"[A-Z][\w ,;:'é-]+[.?]", text), text
         assert "  " not in text
@@ -71,5 +71,5 @@ def test_sentences_never_change():
 def test_exhausted_grammar_is_reported(monkeypatch):
     monkeypatch.setattr(demo, "SHARED_TEMPLATES", ("{topic}: {verdict}",))
     monkeypatch.setattr(demo, "LABELED_TEMPLATES", ())
-    with pytest.raises(ValueError, match="3000 \\+ 400"):
+    with pytest.raises(ValueError, match="3000 \\+ 200"):
         demo.generate()

@@ -207,7 +207,7 @@ def test_demo_has_a_test_split(tmp_path):
     data = DataConfig(train="demo")
     sentences = Sentences(build(tmp_path, data).folder)
     summary = sentences.summary
-    assert summary.num_sentences == {"train": 2700, "dev": 300, "test": 400}
+    assert summary.num_sentences == {"train": 2700, "dev": 300, "test": 200}
     assert summary.label_names == ["negative", "positive"]
     assert summary.num_by_label["dev"] == {"negative": 150, "positive": 150}
     assert summary.warnings == []
