@@ -53,7 +53,7 @@ def calibration_lines(summary: Summary) -> Iterator[str]:
     """Yield short lines for a terminal: the last ``MAX_LINES`` calibrations, and the number of omitted ones."""
     calibrations = calibrations_of_front(summary)
     for calibration in calibrations[-MAX_LINES:]:
-        place = f"trial {calibration.trial}, step {calibration.step}, on {calibration.split}"
+        place = f"trial {calibration.trial}, rung {calibration.step}, on {calibration.split}"
         yield f"{place}: {calibration_text(calibration)}"
     if len(calibrations) > MAX_LINES:
         yield f"calibration: {len(calibrations) - MAX_LINES} more in front.md"

@@ -20,7 +20,7 @@ def probe_sentences(summary: Summary) -> list[str]:
         best, member = probes.best, probes.dominating
         dominated = "no front member dominates it"
         if member is not None:
-            name = f"{kind_name(member)} of trial {member.trial} at step {member.step}"
+            name = f"{kind_name(member)} of trial {member.trial} at rung {member.step}"
             member_scores = show_pair(member, goals)
             dominated = f"{name} dominates it with {member_scores}"
         best_name = kind_name(best)

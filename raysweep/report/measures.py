@@ -86,7 +86,7 @@ def curves(summary: Summary, split: ScoredSplit) -> dict[str, tuple[float, ...]]
         if trial is None:
             reference["reference"] = measure.curve
         elif (trial, step) in rungs_of_front:
-            name = f"trial {trial}, step {step}"
+            name = f"trial {trial}, rung {step}"
             of_front.append((measure.value, name, measure.curve))
     best_first = sorted(of_front, key=lambda named: -named[0])
     named_curves = {name: curve for _, name, curve in best_first[:MAX_CURVES]}

@@ -36,7 +36,7 @@ def steps(summary: Summary) -> Iterator[Step]:
     floors = [front.floor for front in summary.uncertainty.values()]
     if any(floor and floor.is_better for floor in floors) and (command := probe_command(summary)):
         yield Step("Export the probe, which needs no training and is better than the front:", command)
-    yield Step(f"Export the knee, trial {knee.trial} at step {knee.step}:", export_command(summary, knee.name))
+    yield Step(f"Export the knee, trial {knee.trial} at rung {knee.step}:", export_command(summary, knee.name))
     p, s = summary.goals.headings
     limit = math.floor(100 * knee[summary.goals.s])
     condition = f"{summary.goals.s} >= {limit}"

@@ -72,7 +72,7 @@ class Material:
 def header(summary: Summary) -> str:
     """Return the run's name, model, data, status and objective."""
     info = summary.results.info
-    subtitle = f"{info.model} on {info.dataset}, {summary.results.status}; raysweep {info.version}"
+    subtitle = f"Model {info.model}, data {info.dataset}; status: {summary.results.status}; raysweep {info.version}"
     title = f"<h1>{escape_html(info.name)}</h1>"
     return join([title, paragraph(subtitle, "soft"), paragraph(objective_text(info))])
 
@@ -176,7 +176,7 @@ def _member_tiles(member: Member, goals: Goals) -> Iterator[Tile]:
     p, s = goals.headings
     names = f"{p} / {s} on {point.split}"
     scores = _score_pair(point, goals)
-    detail = f"trial {point.trial}, step {point.step}"
+    detail = f"trial {point.trial}, rung {point.step}"
     if member.test:
         detail = f"{_score_pair(member.dev, goals)} on dev, where it was chosen; {detail}"
     if member.is_knee:

@@ -46,7 +46,7 @@ def test_calibration_of_the_heads_of_members_is_shown(tmp_path: Path) -> None:
     assert "| 0 | 1 | test | 2.90 | 0.377 | 0.215 | 8.1 | 1.2 |" in written
     assert "0.215" in (tmp_path / "report" / "report.html").read_text()
     shown = printed(narrow(summary))
-    line = "trial 0, step 3, on dev: temperature 2.90, cross-entropy 0.377 -> 0.203, calibration error 8.1 -> 1.2"
+    line = "trial 0, rung 3, on dev: temperature 2.90, cross-entropy 0.377 -> 0.203, calibration error 8.1 -> 1.2"
     assert line in " ".join(shown.split())
 
 

@@ -53,7 +53,7 @@ def test_table_has_the_reference_the_last_rungs_and_the_front(run: Path) -> None
         ("0", "2", "60.00", "0.2000", "0.3000 [0.2500, 0.4000]"),
         ("1", "2", "70.00", "0.2000", "–"),  # noqa: RUF001
     ]
-    assert curves(summary, "dev") == {"reference": CURVE, "trial 0, step 2": CURVE}
+    assert curves(summary, "dev") == {"reference": CURVE, "trial 0, rung 2": CURVE}
     assert "| 60.00 | 0.2000 | 0.3000 " in (run / "report" / "front.md").read_text()
     page = (run / "report" / "report.html").read_text()
     assert "0.3000" in page
