@@ -75,7 +75,6 @@ class View:
             "name": info.name,
             "state": self.moment.state,
             "stage": self.moment.stage or None,
-            "seconds": self.moment.seconds,
             "budget_trials": info.num_trials,
             "trials": dict(Counter(str(trial.status) for trial in summary.results.trials)),
             "hypervolume": None if area is None else area.front,
