@@ -32,10 +32,11 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     "xlm-roberta-base": ("xlm-roberta", {"vocab_size": 250002}),
     "modernbert-base": ("modernbert", {"vocab_size": 50368}),
     "electra-base": ("electra", {**_BASE, "embedding_size": 768}),
-    "deberta-v3-base": (
+    "deberta-v3-small": (
         "deberta-v2",
         {
             **_BASE,
+            "num_hidden_layers": 6,
             "vocab_size": 128100,
             "relative_attention": True,
             "position_buckets": 256,
@@ -49,12 +50,12 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     "rembert-8-layers": ("rembert", {"vocab_size": 250300, "num_hidden_layers": 8}),
     "nomic-bert": ("nomic_bert", {}),
     "t5-base": ("t5", {"vocab_size": 32128, "d_model": 768, "d_ff": 3072, "num_layers": 12, "num_heads": 12}),
-    "gemma3-300m": (
+    "gemma3-8-layers": (
         "gemma3_text",
         {
             "vocab_size": 262144,
             "hidden_size": 768,
-            "num_hidden_layers": 24,
+            "num_hidden_layers": 8,
             "num_attention_heads": 3,
             "num_key_value_heads": 1,
             "head_dim": 256,

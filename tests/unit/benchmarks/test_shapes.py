@@ -20,7 +20,7 @@ SMALL = {
     "distilbert": _DISTILBERT,
     "rembert-8-layers": {**_SIZES, "vocab_size": 30522, "input_embedding_size": 16},
     "t5-base": _T5,
-    "gemma3-300m": _GEMMA3,
+    "gemma3-8-layers": _GEMMA3,
     "qwen3-0.6b": _QWEN3,
     "qwen3-4b": _QWEN3,
 }
