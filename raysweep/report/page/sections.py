@@ -69,10 +69,14 @@ class Material:
     pairs_png: bytes | None = None  # only if the run has measures of pairs
 
 
+_STATUS_TEXTS = {"budget": "ended at its budget", "plateau": "ended on a plateau"}
+
+
 def header(summary: Summary) -> str:
     """Return the run's name, model, data, status and objective."""
     info = summary.results.info
-    subtitle = f"Model {info.model}, data {info.dataset}; status: {summary.results.status}; raysweep {info.version}"
+    status = _STATUS_TEXTS.get(summary.results.status, summary.results.status)
+    subtitle = f"Model {info.model}, data {info.dataset}; {status}; raysweep {info.version}"
     title = f"<h1>{escape_html(info.name)}</h1>"
     return join([title, paragraph(subtitle, "soft"), paragraph(objective_text(info))])
 
