@@ -207,9 +207,9 @@ class Log:
         self._point_at(path)
 
     @property
-    def saved_stdout(self) -> int:
-        """Return the descriptor of the standard output from before the log."""
-        return self._saved[1]
+    def saved_stderr(self) -> int:
+        """Return the descriptor of the standard error from before the log."""
+        return self._saved[2]
 
     def _point_at(self, path: Path) -> None:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)

@@ -243,8 +243,8 @@ def execute(
                     sweep.ledger.on_lost = _interrupt_main_thread
                 tracking = _start_tracking(sweep)
                 logs = [] if log is None else [log.path.name]
-                stdout = None if log is None else log.saved_stdout
-                uploads.enter_context(survived(sweep.run.location, head_address(), stdout))
+                output = None if log is None else log.saved_stderr
+                uploads.enter_context(survived(sweep.run.location, head_address(), output))
                 uploads.enter_context(uploaded(sweep.run, ["study.journal", *logs]))
                 sweep.ledger.on_close = uploads.close  # afterwards the run may belong to another driver
                 search(session, sweep)

@@ -17,14 +17,14 @@ CONNECT_SECONDS = 5.0
 
 
 @contextlib.contextmanager
-def survived(run: str, head: str, stdout: int | None = None) -> Iterator[None]:
+def survived(run: str, head: str, output: int | None = None) -> Iterator[None]:
     """Write the report of the run at this location if this process ends within the context, other than by an exception.
 
     ``head`` is the address, HOST:PORT, of Ray's head. The reason and the command that resumes the run are printed to the
-    descriptor ``stdout``; if None, to this process's standard output.
+    descriptor ``output``; if None, to this process's standard output.
     """
     command = [sys.executable, "-m", "raysweep.ray_tune.survivor", run, head]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=stdout, start_new_session=True) as survivor:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, start_new_session=True) as survivor:
         try:
             yield
         finally:

@@ -18,7 +18,7 @@ from pathlib import Path
 from raysweep.ray_tune.survivor import survived
 from raysweep.terminal import Log
 log = Log(Path(sys.argv[1], "run.log"), os.dup(1), os.dup(2))
-with survived(*sys.argv[1:3], log.saved_stdout):
+with survived(*sys.argv[1:3], log.saved_stderr):
     exec(sys.argv[3])
 """
 CONFIG = {"loss": "triplet", "learning_rate": 1e-5, "batch_size": 64, "freezing": "none"}
@@ -36,7 +36,7 @@ def run(tmp_path: Path) -> Path:
 def drive(run: Path, head: str, work: str) -> str:
     """Return the output of a driver with this work, and of its survivor, which ends last."""
     command = [sys.executable, "-c", DRIVER, str(run), head, work]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    return subprocess.run(command, capture_output=True, text=True, check=False).stderr
 
 
 def test_driver_ended_by_ray_leaves_a_report(run: Path) -> None:
