@@ -8,7 +8,7 @@ from raysweep.results.commands import format_resume, resume_options
 from raysweep.results.query_scores import name_of_point
 from raysweep.results.types import QUERY_KINDS, Results, ScoredSplit, TrialStatus
 
-_ENDINGS = {"interrupted": "was interrupted", "budget": "ended at its budget", "plateau": "ended on a plateau"}
+ENDINGS = {"interrupted": "was interrupted", "budget": "ended at its budget", "plateau": "ended on a plateau"}
 
 
 def notes(summary: Summary) -> list[str]:
@@ -31,7 +31,7 @@ def ending_notes(results: Results) -> Iterator[str]:
         yield f"The sweep {running_or_killed(results)}."
         return
     if results.status != "completed":
-        ending = _ENDINGS.get(results.status, results.status)
+        ending = ENDINGS.get(results.status, results.status)
         if results.reason:
             ending += f": {results.reason.rstrip('.')}"
         yield f"The sweep {ending}."

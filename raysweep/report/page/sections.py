@@ -8,7 +8,7 @@ from raysweep.metrics.scores import Goals, spec_of
 from raysweep.output import ABSENT, TextTable, escape_html
 from raysweep.report.front import Member
 from raysweep.report.importance import MIN_RUNGS, MIN_TRIALS, Importance, Share
-from raysweep.report.notes import notes
+from raysweep.report.notes import ENDINGS, notes
 from raysweep.report.page.markup import (
     details,
     figure,
@@ -69,13 +69,10 @@ class Material:
     pairs_png: bytes | None = None  # only if the run has measures of pairs
 
 
-_STATUS_TEXTS = {"budget": "ended at its budget", "plateau": "ended on a plateau"}
-
-
 def header(summary: Summary) -> str:
     """Return the run's name, model, data, status and objective."""
     info = summary.results.info
-    status = _STATUS_TEXTS.get(summary.results.status, summary.results.status)
+    status = ENDINGS.get(summary.results.status, summary.results.status)
     subtitle = f"Model {info.model}, data {info.dataset}; {status}; raysweep {info.version}"
     title = f"<h1>{escape_html(info.name)}</h1>"
     return join([title, paragraph(subtitle, "soft"), paragraph(objective_text(info))])
