@@ -104,7 +104,7 @@ def watch(
     console = command.console_for_output()
     try:
         if format == "json":
-            print_json(command.view_once(folder).as_json())
+            print_json(command.state_as_json(folder))
         elif once:
             command.watch_once(folder, console)
         else:

@@ -1,11 +1,15 @@
 """The command ``watch``: a view of a run in the terminal, refreshed until its sweep ends."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from rich.console import Console
 from rich.live import Live
 
+from raysweep.report.choice import front_as_json
+from raysweep.report.summary import summary_of
 from raysweep.report.watch.moment import Clock, look
 from raysweep.report.watch.view import View
 from raysweep.results.ledger import GrowingLedger
@@ -43,12 +47,35 @@ def watch(
 
 def watch_once(run: Folder, console: Console) -> None:
     """Show the current state of a run. Raises ``InputError`` like :func:`watch`."""
-    console.print(view_once(run).render(console.width), soft_wrap=True)
+    view = View(look(run, GrowingLedger(run), Clock()))
+    console.print(view.render(console.width), soft_wrap=True)
 
 
-def view_once(run: Folder) -> View:
-    """Return the view of the current state of a run. Raises ``InputError`` like :func:`watch`."""
-    return View(look(run, GrowingLedger(run), Clock()))
+def state_as_json(run: Folder) -> dict[str, Any]:
+    """Return a run's state, its trials by status without replicates, and its front on dev with its hypervolume.
+
+    Raises:
+        InputError: If there is no run, or if it is damaged.
+    """
+    moment = look(run, GrowingLedger(run), Clock())
+    state: dict[str, Any] = {"state": moment.state, "reason": None, "stage": None, "trials": {}, "budget_trials": None}
+    state |= {"hypervolume": None, "front": []}
+    results = moment.results
+    if results is None:
+        return state
+    summary = summary_of(run, results)
+    stage = results.stage
+    if moment.is_live and stage is not None:
+        state["stage"] = {"name": stage.name, "done": stage.num_done, "total": stage.count}
+    area = summary.areas.get("dev")
+    trials = [str(trial.status) for trial in results.trials if trial.replicate_of is None]
+    return state | {
+        "reason": results.reason or None,
+        "trials": dict(Counter(trials)),
+        "budget_trials": results.info.num_trials,
+        "hypervolume": None if area is None else area.front,
+        "front": front_as_json(summary),
+    }
 
 
 def _views(run: Folder, seconds: float, sleep: Sleep, clock: Clock) -> Iterator[View]:

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
@@ -11,7 +10,6 @@ from rich.text import Text
 
 from raysweep.metrics.scores import Goals, Pair
 from raysweep.output import escape_line
-from raysweep.report.choice import front_as_json
 from raysweep.report.front import Member
 from raysweep.report.statuses import STATUS_STYLES
 from raysweep.report.summary import Summary, summarize
@@ -60,26 +58,6 @@ class View:
             return (self.moment.state,)
         stage = [self.moment.stage] if self.moment.stage else []
         return (self.moment.state, *stage, *_trials_and_front(self._summary))
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the state, the number of trials by status, the hypervolume of the front on dev, and its members.
-
-        Before the sweep starts, there is only the state.
-        """
-        summary = self._summary
-        if summary is None:
-            return {"state": self.moment.state}
-        info = summary.results.info
-        area = summary.areas.get("dev")
-        return {
-            "name": info.name,
-            "state": self.moment.state,
-            "stage": self.moment.stage or None,
-            "budget_trials": info.num_trials,
-            "trials": dict(Counter(str(trial.status) for trial in summary.results.trials)),
-            "hypervolume": None if area is None else area.front,
-            "front": front_as_json(summary),
-        }
 
     def render(self, width: int, height: int | None = None) -> RenderableType:
         """Return the complete view, limited to ``height`` lines if that is given and leaves enough room."""
