@@ -60,14 +60,26 @@ Measured = dict[str, list[float]]  # values of each quantity, sweep by sweep
 
 def main() -> None:
     parser = measure.parser("benchmarks.calibration", __doc__)
-    parser.add_argument("--sweeps", type=int, help="of each case and setting: 1000; with --quick 12")
     parser.add_argument(
-        "--seed", type=int, default=1, help="seed of the simulation; figures are from a seed not tuned on"
+        "--sweeps", type=int, help="of each case and setting: 1000; with --quick 12"
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=1,
+        help="seed of the simulation; figures are from a seed not tuned on",
     )
     names = ", ".join(f"{number} is {setting.name}" for number, setting in enumerate(SETTINGS))
-    parser.add_argument("--settings", type=int, nargs="*", default=range(len(SETTINGS)), help=f"only some: {names}")
     parser.add_argument(
-        "--cases", nargs="*", default=CASES, choices=CASES, metavar="CASE", help=f"only some of {CASES}"
+        "--settings", type=int, nargs="*", default=range(len(SETTINGS)), help=f"only some: {names}"
+    )
+    parser.add_argument(
+        "--cases",
+        nargs="*",
+        default=CASES,
+        choices=CASES,
+        metavar="CASE",
+        help=f"only some of {CASES}",
     )
     arguments = parser.parse_args()
     sweeps = arguments.sweeps or (12 if arguments.quick else 1000)
@@ -88,7 +100,13 @@ def main() -> None:
     share = float(np.mean([LEVEL_RANGE[0] <= value <= LEVEL_RANGE[1] for value in covered]))
     print(f"\nratio: {share:.3f}, the part of {len(covered)} coverages within 87 to 93%")
     print(f"coverages from {100 * min(covered):.1f} to {100 * max(covered):.1f}%")
-    figures = {"ratio": share, "sweeps": sweeps, "seed": arguments.seed, "rows": rows, "stability": stabilities}
+    figures = {
+        "ratio": share,
+        "sweeps": sweeps,
+        "seed": arguments.seed,
+        "rows": rows,
+        "stability": stabilities,
+    }
     measure.finish("calibration", figures, machine, arguments.json)
 
 
@@ -119,7 +137,9 @@ def play(case: str, setting: Setting, sweeps: int, seed: int) -> tuple[dict[str,
             _play_selected_runs(setting, int(case[0]), rng, measured)
         else:
             _play_runs(setting, int(case[0]), rng, measured)
-    return {name: float(np.mean(values)) for name, values in measured.items()}, _stability_rows(stability)
+    return {name: float(np.mean(values)) for name, values in measured.items()}, _stability_rows(
+        stability
+    )
 
 
 def _play_queries(setting: Setting, rng: np.random.Generator, measured: Measured) -> None:
@@ -129,14 +149,18 @@ def _play_queries(setting: Setting, rng: np.random.Generator, measured: Measured
     _measure(encoders, setting, trials, rng, measured)
 
 
-def _measure(encoders: Encoders, setting: Setting, trials: int, rng: np.random.Generator, measured: Measured) -> None:
+def _measure(
+    encoders: Encoders, setting: Setting, trials: int, rng: np.random.Generator, measured: Measured
+) -> None:
     """Score the encoders on new queries, and record whether intervals cover the truth."""
     everything = encoders.joined(limits(setting, trials))
     scores = Queries.draw(setting, trials + 1, rng).scores(everything, rng)
     _note(encoders.truth, everything.truth, scores, measured)
 
 
-def _note(truth: Float64Array, of_all: Float64Array, scores: Float64Array, measured: Measured) -> None:
+def _note(
+    truth: Float64Array, of_all: Float64Array, scores: Float64Array, measured: Measured
+) -> None:
     """Record coverages. ``truth`` (points, 2) are the members; R and the oracle follow in ``of_all`` and ``scores``."""
     num = len(truth)
     result = front.assess(_judged(scores, num), seed=0)
@@ -148,7 +172,9 @@ def _note(truth: Float64Array, of_all: Float64Array, scores: Float64Array, measu
     _note_areas(result.hypervolume, result.share, of_all, num, measured)
 
 
-def _judged(scores: Float64Array, num: int, trained: Trained | None = None) -> front.FrontQueryScores:
+def _judged(
+    scores: Float64Array, num: int, trained: Trained | None = None
+) -> front.FrontQueryScores:
     """Return ``num`` members, then R and the oracle."""
     members = list(range(num))
     return front.FrontQueryScores(
@@ -176,7 +202,13 @@ def _note_areas(
 
 
 def _covers(intervals: Sequence[Interval], truth: Float64Array) -> list[float]:
-    return [float(np.mean([interval.contains(value) for interval, value in zip(intervals, truth, strict=True)]))]
+    return [
+        float(
+            np.mean(
+                [interval.contains(value) for interval, value in zip(intervals, truth, strict=True)]
+            )
+        )
+    ]
 
 
 def _play_runs(setting: Setting, runs: int, rng: np.random.Generator, measured: Measured) -> None:
@@ -193,12 +225,17 @@ def _play_runs(setting: Setting, runs: int, rng: np.random.Generator, measured: 
     limit_scores = queries.scores(untrained, rng)
     stacked = np.stack(by_run)
     replicated = [
-        Replicated(tuple(range(points)), stacked[:, points * trial : points * (trial + 1)]) for trial in range(trials)
+        Replicated(tuple(range(points)), stacked[:, points * trial : points * (trial + 1)])
+        for trial in range(trials)
     ]
     truth = np.concatenate([encoders.over_seeds(moves.logits), untrained.truth])
     num = len(scores)
     noise = SeedNoise(replicated)
-    means = [mean for one in configurations.intervals(replicated, limit_scores[0], noise, GOALS) for mean in one]
+    means = [
+        mean
+        for one in configurations.intervals(replicated, limit_scores[0], noise, GOALS)
+        for mean in one
+    ]
     measured["P"] += _covers([mean.polarity for mean in means], truth[:num, 0])
     measured["S"] += _covers([mean.similarity for mean in means], truth[:num, 1])
     retentions = [mean.retention for mean in means if mean.retention is not None]
@@ -208,12 +245,18 @@ def _play_runs(setting: Setting, runs: int, rng: np.random.Generator, measured: 
     _note_areas(result.hypervolume, result.share, truth, num, measured)
 
 
-def _play_selected_runs(setting: Setting, runs: int, rng: np.random.Generator, measured: Measured) -> None:
+def _play_selected_runs(
+    setting: Setting, runs: int, rng: np.random.Generator, measured: Measured
+) -> None:
     """Train every configuration once and those on the front ``runs`` times, and select the front from all."""
     trials, points = 40, 3
     numbers = np.repeat(np.arange(trials), points)
-    encoders = Encoders.of_scores(setting, trial_scores(setting, trials, points, rng), numbers, setting.shared)
-    moves = _SeedMoves(np.full(len(numbers), setting.seed_logits), np.full(len(numbers), setting.seed_similarity))
+    encoders = Encoders.of_scores(
+        setting, trial_scores(setting, trials, points, rng), numbers, setting.shared
+    )
+    moves = _SeedMoves(
+        np.full(len(numbers), setting.seed_logits), np.full(len(numbers), setting.seed_similarity)
+    )
     tuned = [moves.run(encoders, points, rng) for _ in range(runs)]
     untrained = limits(setting, trials)
     scores: dict[ScoredSplit, Float64Array] = {}
@@ -226,7 +269,9 @@ def _play_selected_runs(setting: Setting, runs: int, rng: np.random.Generator, m
     run = SimulatedRun(setting, scores, of_limits)
     for name, with_replicates in (("", True), (" by queries alone", False)):
         certainty, members = simulated_runs.certainty(run, with_replicates=with_replicates)
-        rows = sorted({points * ((trial or 0) % trials) + int(value or 0) for trial, _, _, value in members})
+        rows = sorted(
+            {points * ((trial or 0) % trials) + int(value or 0) for trial, _, _, value in members}
+        )
         truth = np.concatenate([encoders.over_seeds(moves.logits)[rows], untrained.truth])
         for split, result in certainty.fronts.items():
             own: Measured = defaultdict(list)
@@ -244,7 +289,9 @@ class _SeedMoves:
     def run(self, encoders: Encoders, points: int, rng: np.random.Generator) -> Encoders:
         trials = len(encoders.trials) // points
         common = np.repeat(rng.normal(size=(trials, 2)), points, axis=0)
-        common[:, 1] = -0.4 * common[:, 0] + np.sqrt(1 - 0.4**2) * common[:, 1]  # what gains P loses S
+        common[:, 1] = (
+            -0.4 * common[:, 0] + np.sqrt(1 - 0.4**2) * common[:, 1]
+        )  # what gains P loses S
         moved = np.sqrt(0.8) * common + np.sqrt(0.2) * rng.normal(size=common.shape)
         return encoders.moved(moved[:, 0] * self.logits, moved[:, 1] * self.similarity)
 
@@ -255,8 +302,12 @@ def _play_selected(
     """Record coverages on test and, if requested, on dev: each rival's stability, and whether it truly is on the front."""
     trials, points = 256, 4
     numbers = np.repeat(np.arange(trials), points)
-    encoders = Encoders.of_scores(setting, trial_scores(setting, trials, points, rng), numbers, setting.shared)
-    dev = Queries.draw(setting, trials + 1, rng).scores(encoders.joined(limits(setting, trials)), rng)
+    encoders = Encoders.of_scores(
+        setting, trial_scores(setting, trials, points, rng), numbers, setting.shared
+    )
+    dev = Queries.draw(setting, trials + 1, rng).scores(
+        encoders.joined(limits(setting, trials)), rng
+    )
     candidates = dev[: len(numbers)]
     means = candidates.mean(axis=-1)
     rivals = _near_front(means, candidates.std(axis=-1) / np.sqrt(setting.num_queries))
@@ -296,7 +347,9 @@ def _near_front(means: Float64Array, errors: Float64Array) -> Any:
     return np.flatnonzero(~is_far)
 
 
-def _stabilities(encoders: Encoders, candidates: Float64Array, rivals: Any) -> Iterator[tuple[float, bool]]:
+def _stabilities(
+    encoders: Encoders, candidates: Float64Array, rivals: Any
+) -> Iterator[tuple[float, bool]]:
     truly = set(non_dominated(encoders.truth))
     noise = Noise.of_queries(candidates[rivals], seed=0)
     stable = memberships(noise.resampled).mean(axis=0)
@@ -315,7 +368,9 @@ def _stability_rows(measured: Sequence[tuple[float, bool]]) -> list[Any]:
 
 def _line(row: dict[str, Any]) -> str:
     figures = [
-        f"{name} {100 * value:.1f}" if name.split(": ")[-1] in QUANTITIES else f"{name} {100 * value:.2f}"
+        f"{name} {100 * value:.1f}"
+        if name.split(": ")[-1] in QUANTITIES
+        else f"{name} {100 * value:.2f}"
         for name, value in row.items()
         if name not in ("setting", "case")
     ]

@@ -19,10 +19,22 @@ PEAKS = {
     "H200": 989e12,
     "A100": 312e12,
 }
-HEADER = ("peer", "trials at once", "triplets/s in all", "distinct tokens/s", "share of bf16 peak", "GB a trial")
+HEADER = (
+    "peer",
+    "trials at once",
+    "triplets/s in all",
+    "distinct tokens/s",
+    "share of bf16 peak",
+    "GB a trial",
+)
 
 
-_BASE = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072}
+_BASE = {
+    "hidden_size": 768,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
+}
 
 # transformers' model type and sizes of each shape; what is missing is its default.
 SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -49,7 +61,10 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     "albert-base": ("albert", _BASE),
     "rembert-8-layers": ("rembert", {"vocab_size": 250300, "num_hidden_layers": 8}),
     "nomic-bert": ("nomic_bert", {}),
-    "t5-base": ("t5", {"vocab_size": 32128, "d_model": 768, "d_ff": 3072, "num_layers": 12, "num_heads": 12}),
+    "t5-base": (
+        "t5",
+        {"vocab_size": 32128, "d_model": 768, "d_ff": 3072, "num_layers": 12, "num_heads": 12},
+    ),
     "gemma3-8-layers": (
         "gemma3_text",
         {
@@ -111,7 +126,9 @@ def random_encoder(shape: str, folder: Path, **sizes: Any) -> str:
     from raysweep.encoders.locate import locate
 
     torch.manual_seed(0)
-    tokenizer = AutoTokenizer.from_pretrained(locate(EncoderConfig(name="demo")).folder, local_files_only=True)
+    tokenizer = AutoTokenizer.from_pretrained(
+        locate(EncoderConfig(name="demo")).folder, local_files_only=True
+    )
     inner = folder.with_name(f"{folder.name}-parts")
     config = shape_config(shape, **{"vocab_size": len(tokenizer), **SHAPES[shape][1], **sizes})
     model: Any = AutoModel.from_config(config)  # type: ignore[no-untyped-call]
@@ -143,7 +160,8 @@ def report(task: "Task", counts: Sequence[int], device: str) -> list[dict[str, A
     work = {"stock": training_peers.stock, "ours": training_peers.ours}
     # All processes start at once, since importing takes longer than the turns.
     copies = {
-        name: [Peer(f"{name} {copy}", work[name], task, waits=True) for copy in range(max(counts))] for name in work
+        name: [Peer(f"{name} {copy}", work[name], task, waits=True) for copy in range(max(counts))]
+        for name in work
     }
     parameters = count_parameters(task.prepared.model)
     for name in work:
@@ -158,7 +176,9 @@ def report(task: "Task", counts: Sequence[int], device: str) -> list[dict[str, A
                     "bytes_per_trial": taken.device_bytes,
                 }
             results.append(result)
-    print(f"\n{parameters:,} parameters multiply each token\n{measure.table(HEADER, [_shown(row) for row in results])}")
+    print(
+        f"\n{parameters:,} parameters multiply each token\n{measure.table(HEADER, [_shown(row) for row in results])}"
+    )
     return results
 
 
@@ -194,7 +214,12 @@ def _shown(row: dict[str, Any]) -> list[object]:
         return [*start, "out of memory", "", "", ""]
     share = row["share_of_bf16_peak"]
     rates = [f"{row[name]:,.0f}" for name in ("examples_per_second", "distinct_tokens_per_second")]
-    return [*start, *rates, "unknown" if share is None else f"{share:.1%}", f"{row['bytes_per_trial'] / 1e9:.2f}"]
+    return [
+        *start,
+        *rates,
+        "unknown" if share is None else f"{share:.1%}",
+        f"{row['bytes_per_trial'] / 1e9:.2f}",
+    ]
 
 
 def count_parameters(model: dict[str, Any]) -> int:

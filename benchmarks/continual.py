@@ -12,7 +12,13 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from raysweep.training.hypermask.model import infer_tasks
-from raysweep.training.hypermask.sequence import Learner, Step, TaskData, TrainingSettings, train_sequence
+from raysweep.training.hypermask.sequence import (
+    Learner,
+    Step,
+    TaskData,
+    TrainingSettings,
+    train_sequence,
+)
 from raysweep.training.hypermask.targets import Target, TargetOutput
 
 FISHER_ROWS = 512
@@ -64,7 +70,9 @@ class Ewc(Sequential):
 
     def finish_task(self, task: int, data: TaskData) -> None:
         """Add the current weights, weighted by their Fisher information."""
-        rows = torch.from_numpy(np.random.default_rng(task).permutation(len(data.labels))[:FISHER_ROWS])
+        rows = torch.from_numpy(
+            np.random.default_rng(task).permutation(len(data.labels))[:FISHER_ROWS]
+        )
         added = fisher_information(self.target, data.inputs[rows], task)
         for name, weight in self.target.named_parameters():
             total = self.fisher[name] + added[name]
@@ -157,7 +165,12 @@ def follow(
     With ``has_shared_classes``, all tasks have the same classes, so that a class can be right under another task's mask.
     """
     right_after: list[float] = []
-    train_sequence(learner, train, settings, lambda task: right_after.append(_accuracy(learner, test(task), task)))
+    train_sequence(
+        learner,
+        train,
+        settings,
+        lambda task: right_after.append(_accuracy(learner, test(task), task)),
+    )
     tasks = range(len(right_after))
     at_end = [_accuracy(learner, test(task), task) for task in tasks]
     are_tasks_right, are_classes_right = [], []
@@ -169,7 +182,9 @@ def follow(
         classes = classes_by_task.gather(0, inferred[None])[0]
         is_class_right = classes == data.labels
         are_tasks_right.append(is_task_right)
-        are_classes_right.append(is_class_right if has_shared_classes else is_class_right & is_task_right)
+        are_classes_right.append(
+            is_class_right if has_shared_classes else is_class_right & is_task_right
+        )
     share_inferred = _percentage(torch.cat(are_tasks_right))
     without_identity = _percentage(torch.cat(are_classes_right))
     return Accuracies(right_after, at_end, share_inferred, without_identity)
@@ -194,7 +209,11 @@ class Interval(NamedTuple):
     half_width: float
 
     def __str__(self) -> str:
-        return f"{self.mean:.2f}" if math.isnan(self.half_width) else f"{self.mean:.2f} ± {self.half_width:.2f}"
+        return (
+            f"{self.mean:.2f}"
+            if math.isnan(self.half_width)
+            else f"{self.mean:.2f} ± {self.half_width:.2f}"
+        )
 
 
 def interval(values: Sequence[float]) -> Interval:

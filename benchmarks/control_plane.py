@@ -29,7 +29,13 @@ from raysweep import terminal
 from raysweep.cluster.connection import connected
 from raysweep.cluster.resources import Request
 from raysweep.config.sweep import EvaluationConfig, ResourcesConfig
-from raysweep.results.events import RungFinished, TrialEnded, TrialPaused, TrialResumed, TrialStarted
+from raysweep.results.events import (
+    RungFinished,
+    TrialEnded,
+    TrialPaused,
+    TrialResumed,
+    TrialStarted,
+)
 from raysweep.results.ledger import Ledger, read_events
 from raysweep.results.types import RunInfo, TrialStatus
 
@@ -68,11 +74,17 @@ def main() -> None:
     with measure.workplace() as temporary:
         machine = measure.machine()
         paused = _held_and_revived(size, arguments, temporary / "paused")
-        seconds = [_of_one_second(size, arguments, temporary / f"seconds-{turn}") for turn in range(size.repeats)]
+        seconds = [
+            _of_one_second(size, arguments, temporary / f"seconds-{turn}")
+            for turn in range(size.repeats)
+        ]
     floor = size.of_one_second / SLOTS
     measured = statistics.median(turn["seconds"] for turn in seconds)
     rows = [
-        ["trials", f"{size.paused}, {size.concurrent} at a time, {paused['assignments']} assignments"],
+        [
+            "trials",
+            f"{size.paused}, {size.concurrent} at a time, {paused['assignments']} assignments",
+        ],
         ["lost; doubled", f"{paused['lost']}; {paused['doubled']}"],
         [
             "seconds",
@@ -87,8 +99,14 @@ def main() -> None:
         ["trials", f"{size.of_one_second}, {SLOTS} at a time; {size.repeats} turns"],
         ["floor, s", f"{floor:.0f}"],
         ["measured, s", ", ".join(f"{turn['seconds']:.1f}" for turn in seconds)],
-        ["until the first was on a worker, s", ", ".join(f"{turn['start_seconds']:.1f}" for turn in seconds)],
-        ["lost; doubled", f"{sum(turn['lost'] for turn in seconds)}; {sum(turn['doubled'] for turn in seconds)}"],
+        [
+            "until the first was on a worker, s",
+            ", ".join(f"{turn['start_seconds']:.1f}" for turn in seconds),
+        ],
+        [
+            "lost; doubled",
+            f"{sum(turn['lost'] for turn in seconds)}; {sum(turn['doubled'] for turn in seconds)}",
+        ],
         ["CPUs taken by others", ", ".join(f"{turn['others']:.0%}" for turn in seconds)],
     ]
     print("\n" + measure.table(("of a second each", ""), rows))
@@ -109,7 +127,9 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = measure.parser("benchmarks.control_plane", __doc__)
-    parser.add_argument("--trials", type=int, help="that are paused and revived; 500, with --quick 40")
+    parser.add_argument(
+        "--trials", type=int, help="that are paused and revived; 500, with --quick 40"
+    )
     parser.add_argument("--concurrent", type=int, help="of them at a time; 16, with --quick 4")
     parser.add_argument("--seconds", type=int, help="trials of a second; 200, with --quick 16")
     parser.add_argument("--repeats", type=int, help="turns of the trials of a second; 1")
@@ -121,9 +141,13 @@ def _held_and_revived(size: Size, arguments: argparse.Namespace, folder: Path) -
     sweep = _sweep(folder, size.paused, num_rungs=2, sampler=arguments.sampler)
     sweep.scheduler.early_stopper = workless.HoldOnce(num_waiting=size.concurrent)
     with _fake_nodes(size.concurrent) as resources:
-        figures = _search(sweep, workless.Workless, resources, size.concurrent, patient=arguments.patient)
+        figures = _search(
+            sweep, workless.Workless, resources, size.concurrent, patient=arguments.patient
+        )
     settled = [
-        (assignments, taken) for assignments, taken in sweep.memory if assignments >= SETTLED_SHARE * 2 * size.paused
+        (assignments, taken)
+        for assignments, taken in sweep.memory
+        if assignments >= SETTLED_SHARE * 2 * size.paused
     ]
     assignments, taken = np.array(settled).T
     slope, _ = np.polyfit(assignments, taken, 1)
@@ -155,16 +179,33 @@ def _sweep(folder: Path, num_trials: int, *, num_rungs: int, sampler: str) -> wo
 
     (folder / "points").mkdir(parents=True)
     budget = {"trials": num_trials, "rungs": num_rungs}
-    config, space = sst2.sweep(sst2.DEMO, folder / "none", space=SPACE, budget=budget, sampler=sampler)
+    config, space = sst2.sweep(
+        sst2.DEMO, folder / "none", space=SPACE, budget=budget, sampler=sampler
+    )
     ledger = Ledger(folder)
     info = RunInfo(
-        "s", "0", "d", "m", "r", 16, "uniform", 0.5, "similarity", num_trials, {"dev": 9}, {"dev": 9}, ("0", "1"), 0
+        "s",
+        "0",
+        "d",
+        "m",
+        "r",
+        16,
+        "uniform",
+        0.5,
+        "similarity",
+        num_trials,
+        {"dev": 9},
+        {"dev": 9},
+        ("0", "1"),
+        0,
     )
     ledger.append(SessionStarted(info=info, config_digest=""))
     scheduler = make_scheduler(config, space, REFERENCE)
     study = StudyFile(folder / "study.journal", config.name, scheduler.proposer)
     display = terminal.ConsoleDisplay(Console(quiet=True))
-    return workless.WatchedSweep(config, scheduler, ledger, display, CostTracker(config.budget, 1, 0), study, 1000)
+    return workless.WatchedSweep(
+        config, scheduler, ledger, display, CostTracker(config.budget, 1, 0), study, 1000
+    )
 
 
 @contextlib.contextmanager
@@ -172,7 +213,11 @@ def _fake_nodes(num_cpus: int) -> Iterator[ResourcesConfig]:
     """Start nodes on one machine with ``num_cpus`` CPUs in all, in addition to a head without CPUs."""
     from ray.cluster_utils import Cluster
 
-    head: dict[str, Any] = {"num_cpus": 0, "object_store_memory": OBJECT_STORE_BYTES, "include_dashboard": False}
+    head: dict[str, Any] = {
+        "num_cpus": 0,
+        "object_store_memory": OBJECT_STORE_BYTES,
+        "include_dashboard": False,
+    }
     cluster = Cluster(initialize_head=True, head_node_args=head)
     try:
         for _ in range(NUM_NODES):

@@ -58,7 +58,9 @@ def _run(arguments: argparse.Namespace, machine: dict[str, Any]) -> dict[str, An
     texts = [text for text, _ in sst2.rows(data.train, "train", arguments.sentences)]
     device = "cpu" if machine["device"] == "cpu" else "cuda"
     stock = Peer("stock fp32", encode_stock, texts, device)
-    compared = [stock] + [Peer(f"ours {name}", encode_ours, texts, device, name) for name in ("fp32", "bf16")]
+    compared = [stock] + [
+        Peer(f"ours {name}", encode_ours, texts, device, name) for name in ("fp32", "bf16")
+    ]
     report = peers.side_by_side(compared, patient=arguments.patient)
     auto = f"ours {machine['auto']}"
     rows, figures = [], {}
@@ -68,7 +70,12 @@ def _run(arguments: argparse.Namespace, machine: dict[str, Any]) -> dict[str, An
         rate = peer.median(untokenized)
         name = f"{peer.name} (auto)" if peer.name == auto else peer.name
         of_stock = rate / stock.median(stock.result[1])
-        speeds = [f"{peer.rate:,.0f}", f"{peer.rate / stock.rate:.2f}", f"{rate:,.0f}", f"{of_stock:.2f}"]
+        speeds = [
+            f"{peer.rate:,.0f}",
+            f"{peer.rate / stock.rate:.2f}",
+            f"{rate:,.0f}",
+            f"{of_stock:.2f}",
+        ]
         peak = f"{(peer.peak_device_bytes or peer.peak_bytes) / measure.MIB:,.0f}"
         rows.append([name, *speeds, peak, f"{cosines.mean():.6f}", f"{cosines.min():.6f}"])
         figures[peer.name] = {
@@ -77,16 +84,23 @@ def _run(arguments: argparse.Namespace, machine: dict[str, Any]) -> dict[str, An
             "mean_cosine": float(cosines.mean()),
             "least_cosine": float(cosines.min()),
         }
-    print(f"{data.name}, {len(texts):,} sentences in {NUM_SLICES} slices; auto is {machine['auto']} here\n")
+    print(
+        f"{data.name}, {len(texts):,} sentences in {NUM_SLICES} slices; auto is {machine['auto']} here\n"
+    )
     print(measure.table(HEADER, rows))
     print(report)
     with_tokens = figures[auto]["examples_per_second"] / stock.rate
     without = figures[auto]["examples_per_second_without_tokenizing"]
     without /= figures[stock.name]["examples_per_second_without_tokenizing"]
-    print(f"\nratio: {with_tokens:.2f} ({auto} over stock fp32, both tokenizing); without tokenizing {without:.2f}")
+    print(
+        f"\nratio: {with_tokens:.2f} ({auto} over stock fp32, both tokenizing); without tokenizing {without:.2f}"
+    )
     return {
         "ratio": with_tokens,
-        "ratio_of": [f"{auto} (auto), tokenizing included", "SentenceTransformer.encode fp32, batch 64"],
+        "ratio_of": [
+            f"{auto} (auto), tokenizing included",
+            "SentenceTransformer.encode fp32, batch 64",
+        ],
         "ratio_without_tokenizing": without,
         "data": data.name,
         "sentences": len(texts),
@@ -130,7 +144,9 @@ def encode_stock(turns: Turns, texts: Sequence[str], device: str) -> tuple[Float
     return np.concatenate(parts), rates
 
 
-def encode_ours(turns: Turns, texts: Sequence[str], device: str, arithmetic: str) -> tuple[Floats, list[float]]:
+def encode_ours(
+    turns: Turns, texts: Sequence[str], device: str, arithmetic: str
+) -> tuple[Floats, list[float]]:
     """Return embeddings, and the rate of each slice over precomputed tokens."""
     from raysweep.config.sweep import EncoderConfig
     from raysweep.encoders import encoder

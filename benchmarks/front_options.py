@@ -115,23 +115,44 @@ def main() -> None:
             if arguments.keep:
                 _append(arguments.keep, row)
     print(f"\n{_summary(rows)}")
-    figures = {"rows": [asdict(row) for row in rows], "differences": _differences(rows), "kept": _kept(rows)}
+    figures = {
+        "rows": [asdict(row) for row in rows],
+        "differences": _differences(rows),
+        "kept": _kept(rows),
+    }
     measure.finish("front_options", figures, machine, arguments.json)
 
 
 def _arguments() -> argparse.Namespace:
     parser = measure.parser("benchmarks.front_options", __doc__)
     measure.artifacts_option(parser)
-    parser.add_argument("--tasks", nargs="+", choices=TASKS, help="those that options are judged on; with --quick demo")
+    parser.add_argument(
+        "--tasks",
+        nargs="+",
+        choices=TASKS,
+        help="those that options are judged on; with --quick demo",
+    )
     parser.add_argument("--seeds", nargs="+", type=int, help="the judging ones; with --quick 0")
-    parser.add_argument("--train", type=int, help="rows that train and dev have, drawn by the seed; all if not given")
-    parser.add_argument("--options", nargs="+", choices=OPTIONS, help="all; with --quick the first two")
-    parser.add_argument("--keep", type=Path, metavar="FILE", help="append every row to this file of JSON lines")
-    parser.add_argument("--summarize", nargs="+", type=Path, metavar="FILE", help="only print what such files hold")
+    parser.add_argument(
+        "--train",
+        type=int,
+        help="rows that train and dev have, drawn by the seed; all if not given",
+    )
+    parser.add_argument(
+        "--options", nargs="+", choices=OPTIONS, help="all; with --quick the first two"
+    )
+    parser.add_argument(
+        "--keep", type=Path, metavar="FILE", help="append every row to this file of JSON lines"
+    )
+    parser.add_argument(
+        "--summarize", nargs="+", type=Path, metavar="FILE", help="only print what such files hold"
+    )
     arguments = parser.parse_args()
     arguments.tasks = arguments.tasks or (["demo"] if arguments.quick else list(JUDGED_ON))
     arguments.seeds = arguments.seeds or ([0] if arguments.quick else list(JUDGING_SEEDS))
-    arguments.options = arguments.options or (list(OPTIONS)[:2] if arguments.quick else list(OPTIONS))
+    arguments.options = arguments.options or (
+        list(OPTIONS)[:2] if arguments.quick else list(OPTIONS)
+    )
     arguments.schedule = QUICK if arguments.quick else WHOLE
     return arguments
 
@@ -143,7 +164,9 @@ class Task:
     train: str
     test: str | None = None
 
-    def sources(self, data: Path, folder: Path, seed: int, most: int | None) -> tuple[str, str | None]:
+    def sources(
+        self, data: Path, folder: Path, seed: int, most: int | None
+    ) -> tuple[str, str | None]:
         """Return the sources of train, with at most ``max_train`` rows, and of test; samples are stored in ``folder``."""
         if self.train == "demo":
             return "demo", None
@@ -156,7 +179,9 @@ class Task:
         folder.mkdir(parents=True, exist_ok=True)
         for split, chosen in parts.items():
             with (folder / f"{split}.csv").open("w", encoding="utf-8", newline="") as file:
-                csv.writer(file).writerows([header, *(rows[row] for row in sorted(chosen.tolist()))])
+                csv.writer(file).writerows(
+                    [header, *(rows[row] for row in sorted(chosen.tolist()))]
+                )
         test = data / self.test if self.test else folder / "test.csv"
         return str(folder / "train.csv"), str(test)
 
@@ -171,7 +196,9 @@ TASKS = {
 
 
 def _measure(arguments: argparse.Namespace, folder: Path) -> Iterator[Row]:
-    data = arguments.data or Path(os.environ.get("RAYSWEEP_DATA_DIR", measure.ROOT.parent / "shared" / "data"))
+    data = arguments.data or Path(
+        os.environ.get("RAYSWEEP_DATA_DIR", measure.ROOT.parent / "shared" / "data")
+    )
     for seed in arguments.seeds:
         for task in arguments.tasks:
             own = folder / f"{task}-{seed}-{arguments.train or 'all'}"
@@ -203,7 +230,9 @@ class Experiment:
         self.test = EvaluationSet.of(self.prepared, self.bench.shown_split, self.sweep.evaluation)
         self.limit = _Limit.of(self.test)
 
-    def rows(self, option: Mapping[str, Any], schedule: Schedule) -> Iterator[tuple[str, dict[str, float]]]:
+    def rows(
+        self, option: Mapping[str, Any], schedule: Schedule
+    ) -> Iterator[tuple[str, dict[str, float]]]:
         """Train once, and measure the last weights and averages of them, by name."""
         from raysweep.config.trial import trial_config
         from raysweep.training.optimization import WeightAverage
@@ -213,10 +242,17 @@ class Experiment:
         num_rungs = changed.pop("rungs", schedule.epochs)
         num_train = len(self.prepared.sentences.ids("train"))
         num_train = min(num_train, schedule.most_sentences or num_train)
-        values = {"loss": "softmax", "learning_rate": 1e-4, "batch_size": BATCH_SIZE, "examples_per_rung": num_train}
+        values = {
+            "loss": "softmax",
+            "learning_rate": 1e-4,
+            "batch_size": BATCH_SIZE,
+            "examples_per_rung": num_train,
+        }
         config = trial_config({**values, **changed})
         training = Training(config, self.bench, self.seed, num_rungs)
-        averages = {f"average {decay:g}": WeightAverage(training.parameters, decay) for decay in DECAYS}
+        averages = {
+            f"average {decay:g}": WeightAverage(training.parameters, decay) for decay in DECAYS
+        }
         of_rungs = WeightAverage(training.parameters, DECAY_OVER_RUNGS)
         started = time.perf_counter()
         while training.progress.rung < num_rungs:
@@ -248,7 +284,9 @@ class Experiment:
         encoded = Encoded(self._embed(self.test.queries), self._embed(self.test.pool)).under(head)
         keys = [("class_concat", value) for value in self.sweep.evaluation.points.class_concat]
         scores = operating_points.score_encoded(encoded, self.test, keys)
-        points = [(scored.mean("polarity"), scored.mean("similarity")) for scored in scores.values()]
+        points = [
+            (scored.mean("polarity"), scored.mean("similarity")) for scored in scores.values()
+        ]
         calibration = calibration_of(head, encoded.queries, self.test.query_labels, self.test.split)
         assert encoded.query_classes is not None
         right = encoded.query_classes.argmax(axis=1) == self.test.query_labels
@@ -288,7 +326,9 @@ class _Limit:
         return cls(begin, hull_area(oracle_front, begin))
 
 
-def _front_sweep(sources: tuple[str, str | None], artifacts: Path, seed: int) -> tuple["SweepConfig", Any]:
+def _front_sweep(
+    sources: tuple[str, str | None], artifacts: Path, seed: int
+) -> tuple["SweepConfig", Any]:
     from raysweep.config import space_parser
     from raysweep.config import sweep as configuration
     from raysweep.config.document import Document
@@ -339,7 +379,12 @@ def _by_name(rows: Sequence[Row], task: str) -> dict[tuple[str, str], dict[int, 
 def _differences(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Return the mean difference in share from the baseline and its 90% interval, by task, option and weights."""
     return [
-        {"task": task, "option": name[0], "weights": name[1], **_paired(by_seed, by_option[BASELINE])}
+        {
+            "task": task,
+            "option": name[0],
+            "weights": name[1],
+            **_paired(by_seed, by_option[BASELINE]),
+        }
         for task in dict.fromkeys(row.task for row in rows)
         for by_option in [_by_name(rows, task)]
         if BASELINE in by_option
@@ -368,8 +413,12 @@ def _kept(rows: Sequence[Row]) -> list[str]:
     helps_on: dict[tuple[str, str], set[str]] = {}
     for difference in differences:
         if difference["low"] is not None and difference["low"] > 0:
-            helps_on.setdefault((difference["option"], difference["weights"]), set()).add(difference["task"])
-    return [", ".join(name) for name, helped in helps_on.items() if len(tasks) > 1 and helped == tasks]
+            helps_on.setdefault((difference["option"], difference["weights"]), set()).add(
+                difference["task"]
+            )
+    return [
+        ", ".join(name) for name, helped in helps_on.items() if len(tasks) > 1 and helped == tasks
+    ]
 
 
 def _summary(rows: Sequence[Row]) -> str:
@@ -381,14 +430,17 @@ def _summary(rows: Sequence[Row]) -> str:
     tables = []
     for task in dict.fromkeys(row.task for row in rows):
         cells = [
-            _cells(name, by_seed, differences.get((task, *name))) for name, by_seed in _by_name(rows, task).items()
+            _cells(name, by_seed, differences.get((task, *name)))
+            for name, by_seed in _by_name(rows, task).items()
         ]
         tables.append(f"{task}\n{measure.table(HEADER, cells)}")
     kept = "; ".join(_kept(rows)) or "nothing"
     return "\n\n".join([*tables, f"helps on every task: {kept}"])
 
 
-def _cells(name: tuple[str, str], by_seed: Mapping[int, Row], paired: Mapping[str, Any] | None) -> list[str]:
+def _cells(
+    name: tuple[str, str], by_seed: Mapping[int, Row], paired: Mapping[str, Any] | None
+) -> list[str]:
     rows = list(by_seed.values())
 
     def mean(field: str) -> float:
@@ -399,7 +451,10 @@ def _cells(name: tuple[str, str], by_seed: Mapping[int, Row], paired: Mapping[st
         difference = f"{paired['difference']:+.4f}"
     if paired and paired["low"] is not None:
         interval = f"[{paired['low']:+.4f}, {paired['high']:+.4f}]"
-    calibration = [f"{mean(field):.3f}" for field in ("cross_entropy_before", "cross_entropy", "error_before", "error")]
+    calibration = [
+        f"{mean(field):.3f}"
+        for field in ("cross_entropy_before", "cross_entropy", "error_before", "error")
+    ]
     return [
         ", ".join(name),
         f"{mean('share'):.4f}",

@@ -28,14 +28,31 @@ from typing import Any
 
 from benchmarks import measure
 
-RUN = ("run", "smoke", "--seed=1", "--space.precision=fp32", "--resources.num_cpus=1", "--resources.stall_seconds=3600")
+RUN = (
+    "run",
+    "smoke",
+    "--seed=1",
+    "--space.precision=fp32",
+    "--resources.num_cpus=1",
+    "--resources.stall_seconds=3600",
+)
 SCORES = ("polarity", "similarity", "retention", "accuracy")
 RECORDING = measure.ROOT / "benchmarks" / "recordings" / "trec.parquet"
 POLICIES = ("growth", "pareto", "asha", "median", "none")
 SEEDS = (0, 1)
 NUM_WORKERS = 2
-SENTENCES = ("The soup was cold.", "A warm welcome, and the best soup in town!", "", "naïve 1,000 words " * 100)
-ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+SENTENCES = (
+    "The soup was cold.",
+    "A warm welcome, and the best soup in town!",
+    "",
+    "naïve 1,000 words " * 100,
+)
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "HF_HUB_OFFLINE": "1",
+}
 NUM_SHOWN = 10  # differences
 
 
@@ -48,9 +65,13 @@ def main() -> None:
     )
     action = parser.add_mutually_exclusive_group(required=True)
     action.add_argument("--to", type=Path, metavar="FILE", help="write the results to this file")
-    action.add_argument("--against", type=Path, metavar="FILE", help="compare the results with this file")
+    action.add_argument(
+        "--against", type=Path, metavar="FILE", help="compare the results with this file"
+    )
     arguments = parser.parse_args()
-    if any(os.environ.get(name) != value for name, value in ENVIRONMENT.items()):  # NumPy reads them when imported
+    if any(
+        os.environ.get(name) != value for name, value in ENVIRONMENT.items()
+    ):  # NumPy reads them when imported
         command = [sys.executable, "-m", "benchmarks.golden", *sys.argv[1:]]
         os.execve(sys.executable, command, {**os.environ, **ENVIRONMENT})
     with tempfile.TemporaryDirectory(prefix="raysweep-golden-") as folder:
@@ -68,10 +89,19 @@ def main() -> None:
 
 
 def _record(folder: Path) -> dict[str, Any]:
-    replays = {policy: {f"seed {seed}": _replay_decisions(policy, seed) for seed in SEEDS} for policy in POLICIES}
-    _raysweep(*RUN, f"--storage.runs={folder / 'runs'}", f"--storage.artifacts={folder / 'artifacts'}")
+    replays = {
+        policy: {f"seed {seed}": _replay_decisions(policy, seed) for seed in SEEDS}
+        for policy in POLICIES
+    }
+    _raysweep(
+        *RUN, f"--storage.runs={folder / 'runs'}", f"--storage.artifacts={folder / 'artifacts'}"
+    )
     [run] = (folder / "runs").iterdir()
-    return {"smoke": _sweep_results(run), "replay": replays, "export": _export_results(run, folder / "model")}
+    return {
+        "smoke": _sweep_results(run),
+        "replay": replays,
+        "export": _export_results(run, folder / "model"),
+    }
 
 
 def _raysweep(*arguments: str) -> str:
@@ -79,7 +109,9 @@ def _raysweep(*arguments: str) -> str:
     command = [sys.executable, "-m", "raysweep", *arguments]
     ended = subprocess.run(command, capture_output=True, text=True)
     if ended.returncode:
-        sys.exit(f"raysweep {' '.join(arguments)}: exit code {ended.returncode}\n{ended.stderr[-2000:]}")
+        sys.exit(
+            f"raysweep {' '.join(arguments)}: exit code {ended.returncode}\n{ended.stderr[-2000:]}"
+        )
     return ended.stdout
 
 
@@ -93,7 +125,10 @@ def _sweep_results(run: Path) -> dict[str, Any]:
         if "loss" in event:
             results[f"{configs[event['trial']]}, step {event['step']}: loss"] = event["loss"]
         for point in event.get("points", ()):
-            trial, step = point.get("trial", event.get("trial")), point.get("step", event.get("step"))
+            trial, step = (
+                point.get("trial", event.get("trial")),
+                point.get("step", event.get("step")),
+            )
             name = f"{configs.get(trial)}, step {step}, {point['split']}: {point['kind']} {point['value']}"
             results[name] = {score: point.get(score) for score in SCORES}
     front = json.loads((run / "report" / "front.json").read_text(encoding="utf-8"))
@@ -118,8 +153,13 @@ def _export_results(run: Path, model: Path) -> dict[str, Any]:
     )
     from sentence_transformers import SentenceTransformer
 
-    embeddings = SentenceTransformer(str(model), device="cpu").encode(list(SENTENCES), show_progress_bar=False)
-    return {"scores": json.loads(scored), "embeddings": hashlib.sha256(embeddings.tobytes()).hexdigest()}
+    embeddings = SentenceTransformer(str(model), device="cpu").encode(
+        list(SENTENCES), show_progress_bar=False
+    )
+    return {
+        "scores": json.loads(scored),
+        "embeddings": hashlib.sha256(embeddings.tobytes()).hexdigest(),
+    }
 
 
 def _replay_decisions(policy: Any, seed: int) -> list[str]:
@@ -138,13 +178,17 @@ def _replay_decisions(policy: Any, seed: int) -> list[str]:
                 decisions.append(f"ask: {proposal[0]} {_named(proposal[1])}")
             return proposal
 
-        def on_rung(self, trial: int, budget: int, points: Sequence[Any], ahead: Sequence[int]) -> bool:
+        def on_rung(
+            self, trial: int, budget: int, points: Sequence[Any], ahead: Sequence[int]
+        ) -> bool:
             rests = super().on_rung(trial, budget, points, ahead)
             decisions.append(f"rung: {trial} {budget} {'rests' if rests else 'continues'}")
             return rests
 
     recording = read(RECORDING)
-    for step in replay(recording, Recorder(recording, SearchSettings("mfgp", policy, "front"), seed), NUM_WORKERS):
+    for step in replay(
+        recording, Recorder(recording, SearchSettings("mfgp", policy, "front"), seed), NUM_WORKERS
+    ):
         decisions.append(f"area: {step.area.hex()} after {step.budget}")
     return decisions
 
@@ -173,7 +217,9 @@ def differences(golden: Any, results: Any, place: str = "") -> Iterator[str]:
             yield f"{place}: {results!r}, golden: {golden!r}"
         return
     for key in [*golden, *(key for key in results if key not in golden)]:
-        yield from differences(golden.get(key, "missing"), results.get(key, "missing"), f"{place}/{key}")
+        yield from differences(
+            golden.get(key, "missing"), results.get(key, "missing"), f"{place}/{key}"
+        )
 
 
 if __name__ == "__main__":

@@ -49,9 +49,13 @@ class Step:
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.gpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m benchmarks.gpu",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--to", type=Path, default=FOLDER, help="folder for all results; gpu-results if not given")
+    parser.add_argument(
+        "--to", type=Path, default=FOLDER, help="folder for all results; gpu-results if not given"
+    )
     parser.add_argument("--commands", action="store_true", help="print the commands, and run none")
     arguments = parser.parse_args()
     data = sst2.locate(None)
@@ -80,7 +84,10 @@ def steps(folder: Path, data: sst2.Data) -> list[Step]:
         Step("trainer", (*trainer, "--examples", "6400")),
         Step("throughput", (*throughput, "--examples", "7680", "--encoder", "bert-base")),
         Step("minilm", (*throughput, "--examples", "11520")),
-        Step("qwen3", (*throughput, "--examples", "1920", "--encoder", "qwen3-0.6b", "--adapter", "lora")),
+        Step(
+            "qwen3",
+            (*throughput, "--examples", "1920", "--encoder", "qwen3-0.6b", "--adapter", "lora"),
+        ),
         Step("measured", (*_sweep("demo", "measured", folder), *packed)),
         *([] if data == sst2.DEMO else [polarity]),
     ]
@@ -108,7 +115,9 @@ def _check_gpu() -> None:
 def run(planned_steps: Sequence[Step], folder: Path) -> int:
     """Run the steps without output and return the exit code."""
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / "machine.json", json.dumps({**measure.machine(), "gpus": _gpus()}, indent=1) + "\n")
+    _write(
+        folder / "machine.json", json.dumps({**measure.machine(), "gpus": _gpus()}, indent=1) + "\n"
+    )
     failed = [step.name for step in planned_steps if not _done(step, folder)]
     if failed:
         print(f"failed: {', '.join(failed)}; the same command repeats them")
@@ -125,7 +134,9 @@ def _done(step: Step, folder: Path) -> bool:
         return True
     print(f"{step.name}: {shlex.join(step.command)}", flush=True)
     began = time.monotonic()
-    done = subprocess.run(step.command, cwd=measure.ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    done = subprocess.run(
+        step.command, cwd=measure.ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     seconds = time.monotonic() - began
     head = f"$ {shlex.join(step.command)}\ncommit {measure.commit()}, {seconds:.0f} s, exit code {done.returncode}\n\n"
     # What failed is kept too, but not as done.
@@ -150,7 +161,9 @@ def _gpus() -> list[str]:
     if command is None:
         return []
     query = [command, "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
-    listed = subprocess.run(query, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"})
+    listed = subprocess.run(
+        query, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"}
+    )
     return listed.stdout.splitlines()
 
 

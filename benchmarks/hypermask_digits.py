@@ -29,7 +29,13 @@ import torch
 from benchmarks import measure
 from benchmarks.continual import Accuracies, Ewc, Separate, Sequential, follow, interval
 from raysweep.training.hypermask.model import HyperMask, MaskSettings
-from raysweep.training.hypermask.sequence import HyperMaskLearner, Learner, TaskData, TrainingSettings, seeded
+from raysweep.training.hypermask.sequence import (
+    HyperMaskLearner,
+    Learner,
+    TaskData,
+    TrainingSettings,
+    seeded,
+)
 from raysweep.training.hypermask.targets import Classifier, Heads
 
 NUM_CLASSES = 10
@@ -96,7 +102,9 @@ class Problem:
         return lambda task: padded.permuted(orders[task])
 
 
-_DIGITS_MASKS = MaskSettings(percent=0, beta=0.01, lambda_=0.01, embedding_size=24, hidden_layers=(25,))
+_DIGITS_MASKS = MaskSettings(
+    percent=0, beta=0.01, lambda_=0.01, embedding_size=24, hidden_layers=(25,)
+)
 _DIGITS_TRAINING = TrainingSettings(num_iterations=400, batch_size=64, learning_rate=2e-3)
 DIGITS = (
     Problem("permuted", 10, (64, 64), _DIGITS_MASKS, _DIGITS_TRAINING, ewc_strength=10),
@@ -109,10 +117,20 @@ DIGITS = (
         ewc_strength=100,
     ),
 )
-_MNIST_MASKS = MaskSettings(percent=0, beta=5e-4, lambda_=1e-3, embedding_size=24, hidden_layers=(100, 100))
+_MNIST_MASKS = MaskSettings(
+    percent=0, beta=5e-4, lambda_=1e-3, embedding_size=24, hidden_layers=(100, 100)
+)
 _MNIST_TRAINING = TrainingSettings(num_iterations=5000, batch_size=128, learning_rate=1e-3)
 MNIST = (
-    Problem("permuted", 10, (1000, 1000), _MNIST_MASKS, _MNIST_TRAINING, ewc_strength=100, padding=MNIST_PADDING),
+    Problem(
+        "permuted",
+        10,
+        (1000, 1000),
+        _MNIST_MASKS,
+        _MNIST_TRAINING,
+        ewc_strength=100,
+        padding=MNIST_PADDING,
+    ),
     Problem(
         "split",
         5,
@@ -131,7 +149,9 @@ def split_digits(seed: int) -> tuple[Images, Images]:
 
     data = load_digits()
     pixels, labels = (data.images / 16).astype(np.float32), data.target.astype(np.int64)
-    parts = train_test_split(pixels, labels, test_size=TEST_SHARE, stratify=labels, random_state=seed)
+    parts = train_test_split(
+        pixels, labels, test_size=TEST_SHARE, stratify=labels, random_state=seed
+    )
     train_pixels, test_pixels, train_labels, test_labels = parts
     return Images(train_pixels, train_labels), Images(test_pixels, test_labels)
 
@@ -155,7 +175,9 @@ def read_idx(path: Path) -> npt.NDArray[np.uint8]:
     """
     packed = path.with_name(f"{path.name}.gz")
     if not path.is_file() and not packed.is_file():
-        raise SystemExit(f"{path}: no such file; allowed: MNIST's four IDX files, as they are or with .gz")
+        raise SystemExit(
+            f"{path}: no such file; allowed: MNIST's four IDX files, as they are or with .gz"
+        )
     content = path.read_bytes() if path.is_file() else gzip.decompress(packed.read_bytes())
     num_dimensions = content[3] if content[:3] == b"\0\0\x08" else 0
     start = 4 + 4 * num_dimensions
@@ -180,7 +202,10 @@ def make_learners(problem: Problem, num_inputs: int, seed: int) -> Iterator[tupl
     yield "sequential, head per task", Sequential(target("per_task"))
     yield "EWC", Ewc(target(), problem.ewc_strength)
     yield "EWC, head per task", Ewc(target("per_task"), problem.ewc_strength)
-    yield "network per task", Separate([target(number=number) for number in range(problem.num_tasks)])
+    yield (
+        "network per task",
+        Separate([target(number=number) for number in range(problem.num_tasks)]),
+    )
 
 
 @dataclass
@@ -258,25 +283,42 @@ def draw(outcomes: Mapping[str, Mapping[str, Outcome]], path: Path) -> None:
     for panel, (problem, methods) in zip(panels, outcomes.items(), strict=True):
         for number, (name, outcome) in enumerate(methods.items()):
             color = f"C{number}"
-            _draw_line(panel, outcome, "at_end", f"{name}, at the end", {"color": color, "marker": "o"})
+            _draw_line(
+                panel, outcome, "at_end", f"{name}, at the end", {"color": color, "marker": "o"}
+            )
             if name == "HyperMask":
-                style = {"color": color, "marker": "s", "linestyle": "--", "markerfacecolor": "white"}
+                style = {
+                    "color": color,
+                    "marker": "s",
+                    "linestyle": "--",
+                    "markerfacecolor": "white",
+                }
                 _draw_line(panel, outcome, "right_after", f"{name}, right after", style)
         panel.set(title=f"{problem} digits", xlabel="task", ylabel="test accuracy, %")
         panel.set_xticks(range(1, len(by_task(outcome, "at_end")) + 1))
-    figure.legend(*panel.get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize="small")
+    figure.legend(
+        *panel.get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize="small"
+    )
     figure.savefig(path, dpi=120)
 
 
-def _draw_line(panel: Any, outcome: Outcome, key: str, label: str, style: Mapping[str, Any]) -> None:
+def _draw_line(
+    panel: Any, outcome: Outcome, key: str, label: str, style: Mapping[str, Any]
+) -> None:
     means, half_widths = zip(*map(interval, by_task(outcome, key)), strict=True)
     numbers = range(1, len(means) + 1)
-    panel.errorbar(numbers, means, yerr=half_widths, label=label, capsize=2, markersize=4, linewidth=1, **style)
+    panel.errorbar(
+        numbers, means, yerr=half_widths, label=label, capsize=2, markersize=4, linewidth=1, **style
+    )
 
 
 def main() -> None:
     arguments = _arguments()
-    problems = [problem for problem in (MNIST if arguments.mnist else DIGITS) if problem.name in arguments.problems]
+    problems = [
+        problem
+        for problem in (MNIST if arguments.mnist else DIGITS)
+        if problem.name in arguments.problems
+    ]
     seeds = range(QUICK_SEEDS if arguments.quick else arguments.seeds)
     iterations = QUICK_ITERATIONS if arguments.quick else arguments.iterations
     with measure.workplace():
@@ -286,22 +328,38 @@ def main() -> None:
         start = time.monotonic()
         for problem in problems:
             if iterations:
-                problem = replace(problem, training=replace(problem.training, num_iterations=iterations))
-            results[problem.name] = compare(problem, lambda seed: mnist or split_digits(seed), seeds)
+                problem = replace(
+                    problem, training=replace(problem.training, num_iterations=iterations)
+                )
+            results[problem.name] = compare(
+                problem, lambda seed: mnist or split_digits(seed), seeds
+            )
             print(f"\n{problem.name}, {len(seeds)} seeds\n{table(results[problem.name])}")
-            print(f"\nHyperMask, by task\n{task_table(results[problem.name]['HyperMask'])}", flush=True)
+            print(
+                f"\nHyperMask, by task\n{task_table(results[problem.name]['HyperMask'])}",
+                flush=True,
+            )
         seconds = time.monotonic() - start
         print(f"\n{seconds:.0f} s in total, {time.process_time():.0f} s of CPU time")
         if arguments.figure:
             draw(results, arguments.figure)
-    figures = {name: {key: asdict(outcome) for key, outcome in methods.items()} for name, methods in results.items()}
-    measure.finish("hypermask_digits", {"problems": figures, "seconds": seconds}, machine, arguments.json)
+    figures = {
+        name: {key: asdict(outcome) for key, outcome in methods.items()}
+        for name, methods in results.items()
+    }
+    measure.finish(
+        "hypermask_digits", {"problems": figures, "seconds": seconds}, machine, arguments.json
+    )
 
 
 def _arguments() -> argparse.Namespace:
     parser = measure.parser("benchmarks.hypermask_digits", __doc__)
-    parser.add_argument("--mnist", type=Path, metavar="FOLDER", help="folder with MNIST's IDX files")
-    parser.add_argument("--problems", nargs="+", choices=["permuted", "split"], default=["permuted", "split"])
+    parser.add_argument(
+        "--mnist", type=Path, metavar="FOLDER", help="folder with MNIST's IDX files"
+    )
+    parser.add_argument(
+        "--problems", nargs="+", choices=["permuted", "split"], default=["permuted", "split"]
+    )
     parser.add_argument("--seeds", type=int, default=5, help="number of seeds")
     parser.add_argument("--iterations", type=int, help="of each task, instead of the setting's")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="image to write")

@@ -90,10 +90,16 @@ class Method:
                 return Separate([make_adapter() for _ in num_classes])
             if self.name == HYPERMASK:
                 return HyperMaskLearner(HyperMask(make_adapter(), len(num_classes), self.masks))
-            return Ewc(make_adapter(), self.strength) if self.name == "EWC" else Sequential(make_adapter())
+            return (
+                Ewc(make_adapter(), self.strength)
+                if self.name == "EWC"
+                else Sequential(make_adapter())
+            )
 
 
-MASKS = MaskSettings(0, "signed", beta=0.01, lambda_=1e-3, embedding_size=24, hidden_layers=(25, 25))
+MASKS = MaskSettings(
+    0, "signed", beta=0.01, lambda_=1e-3, embedding_size=24, hidden_layers=(25, 25)
+)
 METHODS = (
     Method(HYPERMASK, 1e-3, masks=MASKS),
     Method("sequential", 3e-3),
@@ -107,7 +113,11 @@ CANDIDATES = (
         Method(HYPERMASK, *one, masks=replace(MASKS, beta=beta, lambda_=lambda_))
         for one, beta, lambda_ in itertools.product(RATES_AND_HEADS, (0.01, 1.0), (1e-4, 1e-3))
     ),
-    *(Method("EWC", *one, strength=strength) for one in RATES_AND_HEADS for strength in (1e2, 1e3, 1e4, 1e5)),
+    *(
+        Method("EWC", *one, strength=strength)
+        for one in RATES_AND_HEADS
+        for strength in (1e2, 1e3, 1e4, 1e5)
+    ),
     *(Method(name, *one) for one in RATES_AND_HEADS for name in ("sequential", SEPARATE)),
 )
 
@@ -130,7 +140,9 @@ class DataSet:
             embeddings = np.asarray(part.reference_embeddings.document[ids])
             labels = np.asarray(part.sentences.labels[ids], np.int64)
             train = TaskData(torch.from_numpy(embeddings), torch.from_numpy(labels))
-            evaluations = {split: EvaluationSet.of(part, split, config, num_queries[split]) for split in SPLITS}
+            evaluations = {
+                split: EvaluationSet.of(part, split, config, num_queries[split]) for split in SPLITS
+            }
             data_sets[name] = cls(len(part.sentences.label_names), train, evaluations)
         return data_sets
 
@@ -148,7 +160,9 @@ class Outcome:
     at_end: Float64Array
 
     @classmethod
-    def of_reference(cls, keys: Sequence[PointKey], scores: Mapping[ScoredSplit, list[Float64Array]]) -> "Outcome":
+    def of_reference(
+        cls, keys: Sequence[PointKey], scores: Mapping[ScoredSplit, list[Float64Array]]
+    ) -> "Outcome":
         """Return the outcome of points that later data sets do not change."""
         dev, test = (np.stack(scores[split]) for split in SPLITS)
         return cls(keys, dev, test, test)
@@ -166,7 +180,9 @@ class Outcome:
     def values(self, place: int | None) -> dict[str, float]:
         """Return the scores of this point on test for a data set of the sequence, or means over data sets for None."""
         of_point = [scores[:, self.best] for scores in (self.right_after, self.at_end)]
-        right_after, at_end = (scores.mean(axis=0) if place is None else scores[place] for scores in of_point)
+        right_after, at_end = (
+            scores.mean(axis=0) if place is None else scores[place] for scores in of_point
+        )
         return {
             "P right after": right_after[0],
             "S right after": right_after[1],
@@ -179,12 +195,18 @@ class Outcome:
 
 def _percentages(scores: Iterable[Scores]) -> Float64Array:
     """Return P and S of points, (points, 2), in percent."""
-    return np.array([[100 * of_point.mean(name) for name in ("polarity", "similarity")] for of_point in scores])
+    return np.array(
+        [[100 * of_point.mean(name) for name in ("polarity", "similarity")] for of_point in scores]
+    )
 
 
-def _score(learner: Learner, task: int, evaluation: EvaluationSet, keys: Sequence[PointKey]) -> Float64Array:
+def _score(
+    learner: Learner, task: int, evaluation: EvaluationSet, keys: Sequence[PointKey]
+) -> Float64Array:
     """Return P and S of the points of a learner's adapter for a data set."""
-    inputs = (torch.from_numpy(side) for side in (evaluation.reference_queries, evaluation.reference_pool))
+    inputs = (
+        torch.from_numpy(side) for side in (evaluation.reference_queries, evaluation.reference_pool)
+    )
     encoded = Encoded(*(learner.predict(of_side, task).embeddings.numpy() for of_side in inputs))
     return _percentages(operating_points.score_encoded(encoded, evaluation, keys).values())
 
@@ -193,7 +215,9 @@ def train(method: Method, data_sets: Sequence[DataSet], settings: TrainingSettin
     """Train a method on data sets in order and return its outcome."""
     keys = operating_points.wanted(PointsConfig(), has_head=False)
     width = data_sets[0].train.inputs.shape[1]
-    learner = method.make_learner(width, [data_set.num_classes for data_set in data_sets], settings.seed)
+    learner = method.make_learner(
+        width, [data_set.num_classes for data_set in data_sets], settings.seed
+    )
 
     def score(task: int, split: ScoredSplit) -> Float64Array:
         return _score(learner, task, data_sets[task].evaluations[split], keys)
@@ -205,7 +229,9 @@ def train(method: Method, data_sets: Sequence[DataSet], settings: TrainingSettin
         replace(settings, learning_rate=method.learning_rate),
         lambda task: right_after.append(score(task, "test")),
     )
-    dev, test = (np.stack([score(task, split) for task in range(len(data_sets))]) for split in SPLITS)
+    dev, test = (
+        np.stack([score(task, split) for task in range(len(data_sets))]) for split in SPLITS
+    )
     return Outcome(keys, dev, np.stack(right_after), test)
 
 
@@ -226,7 +252,10 @@ def fit_probes(data_sets: Sequence[DataSet]) -> Outcome:
 def measure_untuned(data_sets: Sequence[DataSet]) -> Outcome:
     """Return the outcome of the encoder itself."""
     sets = [data_set.evaluations for data_set in data_sets]
-    scores = {split: [_percentages([of_splits[split].reference_scores]) for of_splits in sets] for split in SPLITS}
+    scores = {
+        split: [_percentages([of_splits[split].reference_scores]) for of_splits in sets]
+        for split in SPLITS
+    }
     return Outcome.of_reference([("plain", None)], scores)
 
 
@@ -250,7 +279,10 @@ def compare(
             by_name = DataSet.read_all(prepared, evaluation.model_copy(update={"pool_seed": seed}))
             data_sets = [by_name[name] for name in order]
             runs: dict[str, Callable[[Sequence[DataSet]], Outcome]] = {
-                **{one.name: partial(train, one, settings=replace(settings, seed=seed)) for one in methods},
+                **{
+                    one.name: partial(train, one, settings=replace(settings, seed=seed))
+                    for one in methods
+                },
                 PROBE: fit_probes,
                 UNTUNED: measure_untuned,
             }
@@ -261,7 +293,9 @@ def compare(
         yield order, outcomes, seconds
 
 
-def rows(order: Sequence[str], outcomes: Outcomes) -> Iterator[tuple[str, str, dict[str, Interval]]]:
+def rows(
+    order: Sequence[str], outcomes: Outcomes
+) -> Iterator[tuple[str, str, dict[str, Interval]]]:
     """Yield each data set and the mean, each method, and its scores over seeds."""
     for place, data_set in [*enumerate(order), (None, MEAN)]:
         ours = [outcome.values(place) for outcome in outcomes[HYPERMASK]]
@@ -269,7 +303,9 @@ def rows(order: Sequence[str], outcomes: Outcomes) -> Iterator[tuple[str, str, d
             theirs = [outcome.values(place) for outcome in of_method]
             cells = {key: interval([values[key] for values in theirs]) for key in theirs[0]}
             for key in COMPARED if name != HYPERMASK else ():
-                differences = [own[key] - other[key] for own, other in zip(ours, theirs, strict=True)]
+                differences = [
+                    own[key] - other[key] for own, other in zip(ours, theirs, strict=True)
+                ]
                 cells[f"HyperMask minus it: {key}"] = interval(differences)
             yield data_set, name, cells
 
@@ -278,13 +314,17 @@ def table(order: Sequence[str], outcomes: Outcomes) -> str:
     """Return a row for each data set and method; scores in percent with 95% intervals over seeds."""
     found = list(rows(order, outcomes))
     header = list(dict.fromkeys(key for _, _, cells in found for key in cells))
-    lines = [[data_set, name, *(cells.get(key, "") for key in header)] for data_set, name, cells in found]
+    lines = [
+        [data_set, name, *(cells.get(key, "") for key in header)] for data_set, name, cells in found
+    ]
     return measure.table(["data set", "method", *header], lines)
 
 
 def select(prepared: Prepared, settings: TrainingSettings) -> None:
     """Print the mean objective of each candidate on dev over both orders, best first."""
-    data_sets = list(DataSet.read_all(prepared, EvaluationConfig(pool_seed=SELECTION_SEED)).values())
+    data_sets = list(
+        DataSet.read_all(prepared, EvaluationConfig(pool_seed=SELECTION_SEED)).values()
+    )
     settings = replace(settings, seed=SELECTION_SEED)
     objectives = {}
     for method in CANDIDATES:
@@ -299,10 +339,16 @@ def prepare(data: Path, artifacts: Path, max_train: int) -> Prepared:
     sequence = []
     for name in DATA_SETS:
         if not (data / TASKS[name].train).is_file():
-            raise SystemExit(f"{data}: {TASKS[name].train} is missing; allowed: a folder with sst2/ and transfer/")
-        train_file, test_file = TASKS[name].sources(data, artifacts / f"{name}-{max_train}", 0, max_train)
+            raise SystemExit(
+                f"{data}: {TASKS[name].train} is missing; allowed: a folder with sst2/ and transfer/"
+            )
+        train_file, test_file = TASKS[name].sources(
+            data, artifacts / f"{name}-{max_train}", 0, max_train
+        )
         sequence.append({"name": name, "train": train_file, "test": test_file})
-    config, space = sst2.sweep(sst2.DEMO, artifacts / "artifacts", data={"sequence": sequence}, space=SPACE)
+    config, space = sst2.sweep(
+        sst2.DEMO, artifacts / "artifacts", data={"sequence": sequence}, space=SPACE
+    )
     threads = torch.get_num_threads()
     prepared = prepare_here(config, space)
     torch.set_num_threads(threads)  # preparing takes all cores
@@ -311,10 +357,16 @@ def prepare(data: Path, artifacts: Path, max_train: int) -> Prepared:
 
 def main() -> None:
     arguments = _arguments()
-    data = arguments.data or Path(os.environ.get("RAYSWEEP_DATA_DIR", measure.ROOT.parent / "shared" / "data"))
+    data = arguments.data or Path(
+        os.environ.get("RAYSWEEP_DATA_DIR", measure.ROOT.parent / "shared" / "data")
+    )
     settings, seeds, max_train = TRAINING, range(arguments.seeds), MAX_TRAIN
     if arguments.quick:
-        settings, seeds, max_train = replace(TRAINING, num_iterations=QUICK_ITERATIONS), range(1), QUICK_TRAIN
+        settings, seeds, max_train = (
+            replace(TRAINING, num_iterations=QUICK_ITERATIONS),
+            range(1),
+            QUICK_TRAIN,
+        )
     with measure.workplace() as temporary:
         machine = measure.machine()
         start = time.monotonic()
@@ -330,18 +382,25 @@ def main() -> None:
             for name, of_method in outcomes.items():
                 points = ", ".join(key_name(outcome.keys[outcome.best]) for outcome in of_method)
                 print(f"{name}: {seconds[name]:.0f} s; points by seed: {points}", flush=True)
-            scores = [{"data_set": one, "method": name, **cells} for one, name, cells in rows(order, outcomes)]
+            scores = [
+                {"data_set": one, "method": name, **cells}
+                for one, name, cells in rows(order, outcomes)
+            ]
             figures["-".join(order)] = {"scores": scores, "seconds": seconds}
         total = time.monotonic() - start
         print(f"\n{total:.0f} s in total, {time.process_time():.0f} s of CPU time")
-    measure.finish("hypermask_sentences", {"orders": figures, "seconds": total}, machine, arguments.json)
+    measure.finish(
+        "hypermask_sentences", {"orders": figures, "seconds": total}, machine, arguments.json
+    )
 
 
 def _arguments() -> argparse.Namespace:
     parser = measure.parser("benchmarks.hypermask_sentences", __doc__)
     measure.artifacts_option(parser)
     parser.add_argument("--seeds", type=int, default=3, help="number of seeds")
-    parser.add_argument("--select", action="store_true", help="print the scores of all candidates on dev instead")
+    parser.add_argument(
+        "--select", action="store_true", help="print the scores of all candidates on dev instead"
+    )
     return parser.parse_args()
 
 

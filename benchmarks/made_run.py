@@ -32,7 +32,13 @@ from raysweep.results.events import (
     TrialStarted,
 )
 from raysweep.results.ledger import Ledger
-from raysweep.results.query_scores import PackedScores, baselines_file, kept_names, name_of_point, rung_file
+from raysweep.results.query_scores import (
+    PackedScores,
+    baselines_file,
+    kept_names,
+    name_of_point,
+    rung_file,
+)
 from raysweep.results.reader import load
 from raysweep.results.readings import FILE, REFERENCE, Readings, Retrieved
 from raysweep.results.scores import Score
@@ -43,7 +49,12 @@ from raysweep.storage.folder import LocalFolder
 SETTING = SETTINGS[0]
 SPLITS: tuple[ScoredSplit, ...] = ("dev", "test")
 NUM_POOL = 5 * SETTING.num_queries
-KEYS: tuple[PointKey, ...] = (("plain", None), ("concat", 0.3), ("class_concat", 0.3), ("class_concat", 1.0))
+KEYS: tuple[PointKey, ...] = (
+    ("plain", None),
+    ("concat", 0.3),
+    ("class_concat", 0.3),
+    ("class_concat", 1.0),
+)
 PROBE = (0.05, 0.1, 0.3, 1.0)
 LOSSES = ("triplet", "contrastive", "online_contrastive", "multiple_negatives", "softmax")
 NUM_SHOWN = 48  # queries with their texts
@@ -93,7 +104,9 @@ class MadeRun:
             stored = self._store("dev", kept, {*kept_names(results)})
             front = front_points(results.points)
             tested = self._test(front)
-            ledger.append(PointsScored(points=tuple(point for scored in tested for point in scored.points)))
+            ledger.append(
+                PointsScored(points=tuple(point for scored in tested for point in scored.points))
+            )
             self._store("test", tested, None)
             self.run.put(FILE, _readings(front).content())
             ledger.append(SessionFinished(status="completed", reason="", seconds=3600.0))
@@ -143,14 +156,20 @@ class MadeRun:
             is_repeated = trial % 10 == 9
             original = trial - 1 if is_repeated else None
             config = _config(original or trial)
-            ledger.append(TrialStarted(trial=trial, config=config, num_rungs=self.rungs, replicate_of=original))
+            ledger.append(
+                TrialStarted(
+                    trial=trial, config=config, num_rungs=self.rungs, replicate_of=original
+                )
+            )
             scores = self._scores("dev", original or trial)
             for step in range(1, self.rungs + 1):
                 scored = self._rung("dev", trial, step, scores)
                 ledger.append(_finished(trial, step, scored.points))
                 if near[trial, _columns(step)].any() or is_repeated:
                     kept.append(scored)
-            ledger.append(TrialEnded(trial=trial, status=TrialStatus.COMPLETED, reason="", cost=Cost(100.0)))
+            ledger.append(
+                TrialEnded(trial=trial, status=TrialStatus.COMPLETED, reason="", cost=Cost(100.0))
+            )
         return kept
 
     def _scores(self, split: ScoredSplit, trial: int) -> Float64Array:
@@ -184,7 +203,11 @@ class MadeRun:
         """Store the per-query scores of the named points of these rungs, or of all, and return their number."""
         num_stored = 0
         for scored in rungs:
-            rows = [row for row, point in enumerate(scored.points) if names is None or name_of_point(point) in names]
+            rows = [
+                row
+                for row, point in enumerate(scored.points)
+                if names is None or name_of_point(point) in names
+            ]
             if rows:
                 first = scored.points[0]
                 assert first.trial is not None and first.step is not None
@@ -239,7 +262,9 @@ def _finished(trial: int, step: int, points: Sequence[Point]) -> RungFinished:
 
 def _info(trials: int) -> RunInfo:
     pools: dict[str, int] = dict.fromkeys(SPLITS, NUM_POOL)
-    return replace(invented_info(SETTING, trials), num_pool=pools, label_names=("negative", "positive"))
+    return replace(
+        invented_info(SETTING, trials), num_pool=pools, label_names=("negative", "positive")
+    )
 
 
 def _readings(front: Sequence[Point]) -> Readings:
@@ -249,10 +274,13 @@ def _readings(front: Sequence[Point]) -> Readings:
     retrieved = {name: _by_chance(rng) for name in names}
     query_ids = NUM_POOL + np.arange(SETTING.num_queries)
     texts = {
-        sentence: " ".join(["sentence", str(sentence), *["words"] * 18]) for sentence in range(NUM_POOL + NUM_SHOWN)
+        sentence: " ".join(["sentence", str(sentence), *["words"] * 18])
+        for sentence in range(NUM_POOL + NUM_SHOWN)
     }
     labels = {sentence: sentence % 2 for sentence in range(NUM_POOL)}
-    return Readings("dev", query_ids, query_ids % 2, retrieved, labels, texts, tuple(range(NUM_SHOWN)))
+    return Readings(
+        "dev", query_ids, query_ids % 2, retrieved, labels, texts, tuple(range(NUM_SHOWN))
+    )
 
 
 def _by_chance(rng: np.random.Generator) -> Retrieved:

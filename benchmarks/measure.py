@@ -25,11 +25,23 @@ SAMPLE_SECONDS = 0.5  # reading a process tree's memory takes milliseconds of it
 def parser(module: str, description: str | None) -> argparse.ArgumentParser:
     """Return a parser with the options of every benchmark."""
     made = argparse.ArgumentParser(
-        prog=f"python -m {module}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=f"python -m {module}",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("--quick", action="store_true", help="fewer examples, same protocol; under a minute on two cores")
-    made.add_argument("--json", action="store_true", help="print every figure as one JSON object on the last line")
-    made.add_argument("--patient", action="store_true", help="begin each turn only once the machine is otherwise idle")
+    made.add_argument(
+        "--quick",
+        action="store_true",
+        help="fewer examples, same protocol; under a minute on two cores",
+    )
+    made.add_argument(
+        "--json", action="store_true", help="print every figure as one JSON object on the last line"
+    )
+    made.add_argument(
+        "--patient",
+        action="store_true",
+        help="begin each turn only once the machine is otherwise idle",
+    )
     made.add_argument(
         "--data",
         type=Path,
@@ -42,7 +54,9 @@ def parser(module: str, description: str | None) -> argparse.ArgumentParser:
 def artifacts_option(made: argparse.ArgumentParser) -> None:
     """Add the option of benchmarks that begin with prepared artifacts."""
     made.add_argument(
-        "--artifacts", type=Path, help="folder to keep prepared artifacts in; a temporary one if not given"
+        "--artifacts",
+        type=Path,
+        help="folder to keep prepared artifacts in; a temporary one if not given",
     )
 
 
@@ -50,7 +64,11 @@ def artifacts_option(made: argparse.ArgumentParser) -> None:
 def workplace() -> Iterator[Path]:
     """Yield a temporary folder, with libraries quiet and offline."""
     quiet = {"HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
-    quiet |= {"TRANSFORMERS_VERBOSITY": "error", "TOKENIZERS_PARALLELISM": "true", "RAY_USAGE_STATS_ENABLED": "0"}
+    quiet |= {
+        "TRANSFORMERS_VERBOSITY": "error",
+        "TOKENIZERS_PARALLELISM": "true",
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
     for name, value in quiet.items():
         os.environ.setdefault(name, value)
     with tempfile.TemporaryDirectory(prefix="raysweep-benchmark-") as name:
@@ -91,7 +109,9 @@ def commit() -> str:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     try:
-        return git("rev-parse", "--short", "HEAD") + ("+changes" if git("status", "--porcelain") else "")
+        return git("rev-parse", "--short", "HEAD") + (
+            "+changes" if git("status", "--porcelain") else ""
+        )
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
 
@@ -118,7 +138,9 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return "\n".join("  ".join(line).rstrip() for line in zip(*lines, strict=True))
 
 
-def finish(benchmark: str, figures: Mapping[str, Any], machine: Mapping[str, Any], as_json: bool) -> None:
+def finish(
+    benchmark: str, figures: Mapping[str, Any], machine: Mapping[str, Any], as_json: bool
+) -> None:
     """Print the machine and, with ``--json``, all figures as the last line."""
     print(f"\n{describe(machine)}")
     if as_json:
@@ -130,7 +152,9 @@ def busy_seconds() -> float:
     stat = Path("/proc/stat")
     if not stat.is_file():
         return 0.0
-    user, nice, system, _, _, irq, soft, *_ = map(int, stat.read_text().split("\n", 1)[0].split()[1:])
+    user, nice, system, _, _, irq, soft, *_ = map(
+        int, stat.read_text().split("\n", 1)[0].split()[1:]
+    )
     return (user + nice + system + irq + soft) / os.sysconf("SC_CLK_TCK")
 
 
@@ -156,7 +180,11 @@ def tree_seconds(pid: int) -> float:
 def peak_resident() -> int:
     """Return the peak resident memory of this process in bytes (Linux: VmHWM; 0 elsewhere)."""
     status = Path("/proc/self/status")
-    match = re.search(r"^VmHWM:\s*(\d+) kB$", status.read_text(), re.MULTILINE) if status.is_file() else None
+    match = (
+        re.search(r"^VmHWM:\s*(\d+) kB$", status.read_text(), re.MULTILINE)
+        if status.is_file()
+        else None
+    )
     return int(match[1]) << 10 if match else 0
 
 
@@ -164,7 +192,10 @@ def private_bytes() -> int:
     """Return the current private memory of this process in bytes (Linux; 0 elsewhere)."""
     rollup = Path("/proc/self/smaps_rollup")
     text = rollup.read_text() if rollup.is_file() else ""
-    return sum(int(size) << 10 for size in re.findall(r"^Private_(?:Clean|Dirty):\s*(\d+) kB$", text, re.MULTILINE))
+    return sum(
+        int(size) << 10
+        for size in re.findall(r"^Private_(?:Clean|Dirty):\s*(\d+) kB$", text, re.MULTILINE)
+    )
 
 
 class Sampled(ABC):
@@ -224,7 +255,9 @@ def process_tree(pid: int) -> list[int]:
 
 def _proportional(pid: int) -> int:
     try:
-        match = re.search(r"^Pss:\s*(\d+) kB$", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
+        match = re.search(
+            r"^Pss:\s*(\d+) kB$", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE
+        )
     except OSError:
         return 0
     return int(match[1]) << 10 if match else 0

@@ -62,7 +62,8 @@ def main() -> None:
         for row in _measure(arguments, arguments.artifacts or temporary):
             rows.append(row)
             print(
-                f"{row.task}, seed {row.seed}, {row.option}: P {row.polarity:.2f}, S {row.similarity:.2f}", flush=True
+                f"{row.task}, seed {row.seed}, {row.option}: P {row.polarity:.2f}, S {row.similarity:.2f}",
+                flush=True,
             )
     gains = _gains(rows)
     print(f"\n{_summary(rows, gains)}")
@@ -73,7 +74,12 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = measure.parser("benchmarks.negatives", __doc__)
     measure.artifacts_option(parser)
-    parser.add_argument("--tasks", nargs="+", choices=TASKS, help=f"default: {' '.join(JUDGED_ON)}; with --quick demo")
+    parser.add_argument(
+        "--tasks",
+        nargs="+",
+        choices=TASKS,
+        help=f"default: {' '.join(JUDGED_ON)}; with --quick demo",
+    )
     parser.add_argument("--seeds", nargs="+", type=int, help="default: 0 1 2; with --quick 0")
     parser.add_argument("--options", nargs="+", choices=OPTIONS, help="default: all of them")
     arguments = parser.parse_args()
@@ -84,7 +90,9 @@ def _arguments() -> argparse.Namespace:
 
 
 def _measure(arguments: argparse.Namespace, folder: Path) -> Iterator[Row]:
-    data = arguments.data or Path(os.environ.get("RAYSWEEP_DATA_DIR", measure.ROOT.parent / "shared" / "data"))
+    data = arguments.data or Path(
+        os.environ.get("RAYSWEEP_DATA_DIR", measure.ROOT.parent / "shared" / "data")
+    )
     num_examples = QUICK_EXAMPLES if arguments.quick else NUM_EXAMPLES
     for task in arguments.tasks:
         for seed in arguments.seeds:
@@ -155,8 +163,17 @@ def _gains(rows: list[Row]) -> list[dict[str, Any]]:
                 if name == option and task in group and (task, seed, BASELINE) in by_key
             ]
             for name in ("polarity", "similarity", "objective") if pairs else ():
-                differences = np.array([getattr(tuned, name) - getattr(base, name) for tuned, base in pairs])
-                gains.append({"option": option, "tasks": " ".join(group), "score": name, **_interval(differences)})
+                differences = np.array(
+                    [getattr(tuned, name) - getattr(base, name) for tuned, base in pairs]
+                )
+                gains.append(
+                    {
+                        "option": option,
+                        "tasks": " ".join(group),
+                        "score": name,
+                        **_interval(differences),
+                    }
+                )
     return gains
 
 
@@ -172,17 +189,28 @@ def _summary(rows: list[Row], gains: list[dict[str, Any]]) -> str:
     scores = []
     for row in rows:
         figures = (row.polarity, row.similarity, row.reference_polarity, row.reference_similarity)
-        scores.append([f"{row.task}, seed {row.seed}", row.option, *(f"{figure:.2f}" for figure in figures)])
+        scores.append(
+            [f"{row.task}, seed {row.seed}", row.option, *(f"{figure:.2f}" for figure in figures)]
+        )
     differences = []
     for gain in gains:
         interval = "" if gain["low"] is None else f"[{gain['low']:+.2f}, {gain['high']:+.2f}]"
         differences.append(
-            [gain["option"], gain["tasks"], gain["score"], f"{gain['gain']:+.2f}", interval, gain["pairs"]]
+            [
+                gain["option"],
+                gain["tasks"],
+                gain["score"],
+                f"{gain['gain']:+.2f}",
+                interval,
+                gain["pairs"],
+            ]
         )
     return "\n\n".join(
         [
             measure.table(("task", "option", "P", "S", "P of R", "S of R"), scores),
-            measure.table(("option", "tasks", "score", "gain over all", "95%", "pairs"), differences),
+            measure.table(
+                ("option", "tasks", "score", "gain over all", "95%", "pairs"), differences
+            ),
         ]
     )
 

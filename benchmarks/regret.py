@@ -79,14 +79,21 @@ def ratio(areas: Areas, row: str, others: Sequence[str], seed: int) -> Ratio:
     return geometric_mean_ratio([areas], row, others, seed)
 
 
-def geometric_mean_ratio(recordings: Sequence[Areas], row: str, others: Sequence[str], seed: int) -> Ratio:
+def geometric_mean_ratio(
+    recordings: Sequence[Areas], row: str, others: Sequence[str], seed: int
+) -> Ratio:
     """Return the geometric mean over recordings of :func:`ratio`; each recording uses the others that it has areas of."""
     value = float(np.exp(np.mean([_log_ratio(areas, row, others) for areas in recordings])))
     random = np.random.default_rng(seed)
     count = len(recordings)
     chosen = random.integers(count, size=(NUM_RESAMPLES, count))
     # A recording that is drawn twice has other seeds each time.
-    logs = np.stack([_resampled_log_ratios(areas, row, others, (NUM_RESAMPLES, count), random) for areas in recordings])
+    logs = np.stack(
+        [
+            _resampled_log_ratios(areas, row, others, (NUM_RESAMPLES, count), random)
+            for areas in recordings
+        ]
+    )
     resample, place = np.indices(chosen.shape)
     means = logs[chosen, resample, place].mean(axis=1)
     low, high = _interval(np.exp(means))
@@ -99,7 +106,11 @@ def _log_ratio(areas: Areas, row: str, others: Sequence[str]) -> float:
 
 
 def _resampled_log_ratios(
-    areas: Areas, row: str, others: Sequence[str], shape: tuple[int, int], random: np.random.Generator
+    areas: Areas,
+    row: str,
+    others: Sequence[str],
+    shape: tuple[int, int],
+    random: np.random.Generator,
 ) -> Float64Array:
     """Return log ratios of ``shape`` independent resamples of one recording's seeds."""
     size = shape[0] * shape[1]
@@ -109,7 +120,9 @@ def _resampled_log_ratios(
     return logs
 
 
-def _resampled_means(values: Sequence[float], size: int, random: np.random.Generator) -> Float64Array:
+def _resampled_means(
+    values: Sequence[float], size: int, random: np.random.Generator
+) -> Float64Array:
     means: Float64Array = _resamples(values, size, random).mean(axis=1)
     return means
 

@@ -38,11 +38,19 @@ def main() -> None:
         size = (folder / "report" / "report.html").stat().st_size
     peak = re.search(r"peak (\d+)", done.stdout)
     mebibytes = int(peak[1]) / 1024 if peak else 0.0
-    print(f"{trials:,} trials of {arguments.rungs} rungs, {num_stored:,} points with scores of each query on dev")
+    print(
+        f"{trials:,} trials of {arguments.rungs} rungs, {num_stored:,} points with scores of each query on dev"
+    )
     print(f"report: {seconds:.1f} s, {mebibytes:,.0f} MiB, a page of {size / measure.MIB:.1f} MiB")
     ratio = 30 / seconds
     print(f"\nratio: {ratio:.2f} (30 s over the seconds taken)")
-    figures = {"ratio": ratio, "seconds": seconds, "mebibytes": mebibytes, "stored": num_stored, "trials": trials}
+    figures = {
+        "ratio": ratio,
+        "seconds": seconds,
+        "mebibytes": mebibytes,
+        "stored": num_stored,
+        "trials": trials,
+    }
     measure.finish("report_size", figures, machine, arguments.json)
 
 

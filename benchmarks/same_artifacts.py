@@ -46,14 +46,21 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = measure.parser("benchmarks.same_artifacts", __doc__)
-    parser.add_argument("--location", help="an empty place in an object store, such as s3://BUCKET/PREFIX")
+    parser.add_argument(
+        "--location", help="an empty place in an object store, such as s3://BUCKET/PREFIX"
+    )
     return parser.parse_args()
 
 
 def _run(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    rows = _cases("demo", ("demo", "--examples.target=4000"), folder / "demo", ["encoded"], arguments)
+    rows = _cases(
+        "demo", ("demo", "--examples.target=4000"), folder / "demo", ["encoded"], arguments
+    )
     if not arguments.quick:
-        made = (str(_made(folder)), "--examples.index=exact")  # not in cells, as where memory is measured
+        made = (
+            str(_made(folder)),
+            "--examples.index=exact",
+        )  # not in cells, as where memory is measured
         rows += _cases("made", made, folder / "made", KINDS, arguments)
     print(measure.table(("case", "same bytes", "found by the next attempt"), rows))
     ratio = sum(bool(row[1]) for row in rows) / len(rows)
@@ -68,13 +75,19 @@ def _made(folder: Path) -> Path:
     space = folder / "made.yaml"
     encoder = sweep_memory.make_encoder(folder, WIDTH)
     space.write_text(
-        sweep_memory.SWEEP.format(train=folder / "train", encoder=encoder, target=NUM_EXAMPLES, runs=folder / "runs")
+        sweep_memory.SWEEP.format(
+            train=folder / "train", encoder=encoder, target=NUM_EXAMPLES, runs=folder / "runs"
+        )
     )
     return space
 
 
 def _cases(
-    name: str, space: tuple[str, ...], folder: Path, kinds: Sequence[str], arguments: argparse.Namespace
+    name: str,
+    space: tuple[str, ...],
+    folder: Path,
+    kinds: Sequence[str],
+    arguments: argparse.Namespace,
 ) -> list[list[Any]]:
     """Yield each case, whether its artifacts are identical, and how much an attempt after a kill reused."""
     one = str(folder / "one")
@@ -103,7 +116,9 @@ def _cases(
 
 def _prepare(space: tuple[str, ...], place: str, address: str | None = None) -> str:
     """Prepare completely and return the output."""
-    done = subprocess.run(_command(space, place, address), capture_output=True, text=True, timeout=LIMIT_SECONDS)
+    done = subprocess.run(
+        _command(space, place, address), capture_output=True, text=True, timeout=LIMIT_SECONDS
+    )
     if done.returncode:
         raise SystemExit(f"prepare failed: {done.stderr[-1000:]}")
     return done.stdout + done.stderr
@@ -117,14 +132,21 @@ def _command(space: tuple[str, ...], place: str, address: str | None = None) -> 
 def _kill(space: tuple[str, ...], place: str, kind: str) -> str:
     """Kill the driver as soon as a shard of this kind exists; return whether that came before the artifact's end."""
     driver = subprocess.Popen(
-        _command(space, place), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        _command(space, place),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
-    while driver.poll() is None and not any(name.endswith(".arrow") for name in _files(place, kind)):
+    while driver.poll() is None and not any(
+        name.endswith(".arrow") for name in _files(place, kind)
+    ):
         time.sleep(POLL_SECONDS)
     os.kill(driver.pid, signal.SIGKILL)
     driver.wait()
     time.sleep(5)  # in which Ray's own processes notice, and end
-    ended = {name.partition("/")[0] for name in _files(place, kind) if name.endswith("/artifact.json")}
+    ended = {
+        name.partition("/")[0] for name in _files(place, kind) if name.endswith("/artifact.json")
+    }
     begun = {name.partition("/")[0] for name in _files(place, kind)}
     return f"killed {'in' if begun - ended else 'after'} {kind}"
 

@@ -52,7 +52,10 @@ def _run(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
         _sweep(one)
         with nodes(NUM_NODES) as cluster:
             several = setting.plan(
-                f"{name}-three", trials, rungs, [f"--resources.address={cluster.address}", *PAIRS[name]]
+                f"{name}-three",
+                trials,
+                rungs,
+                [f"--resources.address={cluster.address}", *PAIRS[name]],
             )
             _sweep(several)
         cases[name] = _compared(one, several)
@@ -61,7 +64,11 @@ def _run(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     num_rungs = sum(case["rungs"] for case in cases.values())
     ratio = sum(case["equal"] for case in cases.values()) / max(num_rungs, 1)
     print(f"\nratio: {ratio:.3f} (rungs on three nodes that are those of one, to the bit)")
-    return {"ratio": ratio, "ratio_of": ["equal rungs", "rungs that both sweeps had"], "cases": cases}
+    return {
+        "ratio": ratio,
+        "ratio_of": ["equal rungs", "rungs that both sweeps had"],
+        "cases": cases,
+    }
 
 
 def _sweep(plan: Plan) -> None:
@@ -79,7 +86,9 @@ def _compared(one: Plan, other: Plan) -> dict[str, int]:
 
 def _rungs(plan: Plan) -> dict[tuple[str, int], dict[str, Any]]:
     """Return the results of each rung, by its trial's configuration and its step."""
-    configs = {event["trial"]: str(sorted(event["config"].items())) for event in of_kind(plan.run, "trial")}
+    configs = {
+        event["trial"]: str(sorted(event["config"].items())) for event in of_kind(plan.run, "trial")
+    }
     return {
         (configs[event["trial"]], event["step"]): {
             name: value for name, value in event.items() if name not in (*UNEQUAL, "trial")

@@ -14,7 +14,9 @@ from benchmarks.search_peers import registry
 from raysweep.metrics.scores import Pair
 from raysweep.replay.simulator import Peer, replay
 
-Key = tuple[str, str, str, str, int, int]  # recording's name and digest, row and its code's digest, workers, seed
+Key = tuple[
+    str, str, str, str, int, int
+]  # recording's name and digest, row and its code's digest, workers, seed
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,9 @@ class _Timed:
         self._peer.on_begin(trial, values)
         self.seconds += time.process_time() - begun
 
-    def on_rung(self, trial: int, budget: int, points: Sequence[Pair], ahead: Sequence[int]) -> bool:
+    def on_rung(
+        self, trial: int, budget: int, points: Sequence[Pair], ahead: Sequence[int]
+    ) -> bool:
         begun = time.process_time()
         stops = self._peer.on_rung(trial, budget, points, ahead)
         self.seconds += time.process_time() - begun
@@ -92,7 +96,9 @@ class Kept:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._played: dict[Key, Played] = dict(_read(path)) if path is not None and path.exists() else {}
+        self._played: dict[Key, Played] = (
+            dict(_read(path)) if path is not None and path.exists() else {}
+        )
         if path is not None and path.exists():
             _end_last_line(path)
 

@@ -46,7 +46,12 @@ def main() -> None:
     parser = measure.parser("benchmarks.search_functions", __doc__)
     parser.add_argument("--samplers", type=lambda text: text.split(","), default=list(SEEDS))
     parser.add_argument("--problems", type=lambda text: text.split(","), default=list(PROBLEMS))
-    parser.add_argument("--seed", type=int, default=1000, help="the first; constants were chosen on those below 1000")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=1000,
+        help="the first; constants were chosen on those below 1000",
+    )
     parser.add_argument("--seeds", type=int, help=f"of each sampler: {SEEDS}; with --quick 3")
     arguments = parser.parse_args()
     machine = measure.machine()
@@ -82,7 +87,9 @@ def _concluded(rows: Mapping[str, Mapping[str, list[float]]]) -> dict[str, Any]:
     if not held:
         return {}
     missed = [name for name, is_held in held.items() if not is_held]
-    print(f"\nratio: {np.mean(list(held.values())):.3f}, of comparisons in which mfgp's median regret is no larger")
+    print(
+        f"\nratio: {np.mean(list(held.values())):.3f}, of comparisons in which mfgp's median regret is no larger"
+    )
     print(f"larger on: {'; '.join(missed) or 'none'}")
     return {"ratio": float(np.mean(list(held.values()))), "larger_on": missed}
 
@@ -100,7 +107,9 @@ def regret_of(problem_name: str, sampler: str, seed: int) -> float:
 
 def _search(problem: Problem, name: str, seed: int, budgets: list[tuple[int, ...]]) -> list[Params]:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    study = optuna.create_study(direction="maximize", sampler=make_sampler(name, seed, problem.space))
+    study = optuna.create_study(
+        direction="maximize", sampler=make_sampler(name, seed, problem.space)
+    )
     tried: list[Params] = []
     for seen in budgets:
         trial = study.ask()
@@ -121,7 +130,9 @@ def _unit(name: str) -> dict[str, Range]:
     return {name: Range(0.0, 1.0, log=False, integer=False)}
 
 
-UNIT_6 = Space({name: parameter for axis in range(6) for name, parameter in _unit(f"x{axis}").items()})
+UNIT_6 = Space(
+    {name: parameter for axis in range(6) for name, parameter in _unit(f"x{axis}").items()}
+)
 
 BOWL_CENTER = np.array([0.2, 0.4, 0.6, 0.8, 0.3, 0.7])
 BOWL_DEPTH = float((np.maximum(BOWL_CENTER, 1 - BOWL_CENTER) ** 2).sum())
@@ -163,7 +174,12 @@ def _point(params: Params) -> Any:
     return np.array([params[f"x{axis}"] for axis in range(6)])
 
 
-BRANIN = Space({"x": Range(-5.0, 10.0, log=False, integer=False), "y": Range(0.0, 15.0, log=False, integer=False)})
+BRANIN = Space(
+    {
+        "x": Range(-5.0, 10.0, log=False, integer=False),
+        "y": Range(0.0, 15.0, log=False, integer=False),
+    }
+)
 BRANIN_MIN, BRANIN_MAX = 0.397887, 308.129
 FIRST_SHIFT = 4.0  # of 15: how far the function lies to the right at the smallest budget
 

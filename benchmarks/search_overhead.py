@@ -31,7 +31,9 @@ def main() -> None:
     parser = measure.parser("benchmarks.search_overhead", __doc__)
     parser.add_argument("--trials", type=int, help="2000; with --quick 400")
     parser.add_argument("--workers", type=int, default=64)
-    parser.add_argument("--samplers", type=lambda text: text.split(","), default=["mfgp", "tpe", "random", "nsga2"])
+    parser.add_argument(
+        "--samplers", type=lambda text: text.split(","), default=["mfgp", "tpe", "random", "nsga2"]
+    )
     arguments = parser.parse_args()
     trials = arguments.trials or (400 if arguments.quick else 2000)
     machine = measure.machine()
@@ -40,16 +42,23 @@ def main() -> None:
         for sampler in arguments.samplers:
             seconds = _play(sampler, policy, trials, arguments.workers)
             quarters = [1e3 * float(np.mean(part)) for part in np.array_split(seconds, 4)]
-            figures["rows"][f"{sampler}, {policy}"] = {"milliseconds_by_quarter": quarters, "results": len(seconds)}
+            figures["rows"][f"{sampler}, {policy}"] = {
+                "milliseconds_by_quarter": quarters,
+                "results": len(seconds),
+            }
             print(
                 f"{sampler:8} {policy:8} {len(seconds):6,} results; mean ms each, by quarter: "
                 + ", ".join(f"{one:.2f}" for one in quarters),
                 flush=True,
             )
-    default = next(iter(figures["rows"].values()))  # growth, with mfgp unless other samplers are asked for
+    default = next(
+        iter(figures["rows"].values())
+    )  # growth, with mfgp unless other samplers are asked for
     first, last = (default["milliseconds_by_quarter"][i] for i in (0, 3))
     figures["ratio"] = 20.0 / last
-    print(f"\nratio: {20.0 / last:.2f} (20 ms over the default's in the last quarter; it grew {last / first:.1f}-fold)")
+    print(
+        f"\nratio: {20.0 / last:.2f} (20 ms over the default's in the last quarter; it grew {last / first:.1f}-fold)"
+    )
     measure.finish("search_overhead", figures, machine, arguments.json)
 
 
@@ -85,7 +94,9 @@ def _play(sampler: str, policy: str, num_trials: int, num_workers: int) -> list[
         step = steps[number] = steps.get(number, 0) + 1
         points = _points(scheduler.trials[number].values, step, random)
         began = time.perf_counter()
-        paused = scheduler.rung(number, 4096 * step, points, [4096 * later for later in range(step + 1, RUNGS + 1)])
+        paused = scheduler.rung(
+            number, 4096 * step, points, [4096 * later for later in range(step + 1, RUNGS + 1)]
+        )
         if paused:
             scheduler.pause(number)
         elif step == RUNGS:

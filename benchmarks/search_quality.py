@@ -71,8 +71,14 @@ def _arguments() -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--quick", action="store_true", help="few seeds, peers and tables; under a minute on two cores")
-    parser.add_argument("--json", action="store_true", help="print every figure as one JSON object on the last line")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="few seeds, peers and tables; under a minute on two cores",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print every figure as one JSON object on the last line"
+    )
     parser.add_argument(
         "--tables",
         nargs="+",
@@ -80,16 +86,24 @@ def _arguments() -> argparse.Namespace:
         help="recordings, optionally only rows with this value; default: those in benchmarks/ and the published scores",
     )
     parser.add_argument(
-        "--seeds", type=int, help=f"maximum seeds of each random row; default: 50, with --quick {QUICK_SEEDS}"
+        "--seeds",
+        type=int,
+        help=f"maximum seeds of each random row; default: 50, with --quick {QUICK_SEEDS}",
     )
-    parser.add_argument("--rows", nargs="+", metavar="TEXT", help="only rows whose names contain one of these")
-    parser.add_argument("--keep", type=Path, metavar="FILE", help="file that stores finished searches")
+    parser.add_argument(
+        "--rows", nargs="+", metavar="TEXT", help="only rows whose names contain one of these"
+    )
+    parser.add_argument(
+        "--keep", type=Path, metavar="FILE", help="file that stores finished searches"
+    )
     parser.add_argument("--processes", type=int, default=1, help="concurrent searches")
     arguments = parser.parse_args()
     if arguments.seeds is None:
         arguments.seeds = QUICK_SEEDS if arguments.quick else registry.MANY_SEEDS
     if arguments.seeds < 1 or arguments.processes < 1:
-        parser.error(f"--seeds is {arguments.seeds} and --processes {arguments.processes}; allowed: numbers from 1")
+        parser.error(
+            f"--seeds is {arguments.seeds} and --processes {arguments.processes}; allowed: numbers from 1"
+        )
     return arguments
 
 
@@ -100,8 +114,13 @@ def _chosen(arguments: argparse.Namespace) -> list[registry.Entry]:
         return entries
     requested = [entry for entry in entries if any(text in entry.name for text in arguments.rows)]
     if not requested:
-        raise SystemExit(f"error: --rows: no row contains {' or '.join(arguments.rows)}; there are\n" + _names(entries))
-    return [entry for entry in entries if entry in requested or entry in (entries[0], _base(entries))]
+        raise SystemExit(
+            f"error: --rows: no row contains {' or '.join(arguments.rows)}; there are\n"
+            + _names(entries)
+        )
+    return [
+        entry for entry in entries if entry in requested or entry in (entries[0], _base(entries))
+    ]
 
 
 def _names(entries: Sequence[registry.Entry]) -> str:
@@ -129,7 +148,11 @@ class Plan:
         if entry.missing:
             return entry.missing
         is_another_of_ours = entry.kind == "own" and entry != self.entries[0]
-        return "left out of a quick run" if self.is_quick and (entry.is_slow or is_another_of_ours) else ""
+        return (
+            "left out of a quick run"
+            if self.is_quick and (entry.is_slow or is_another_of_ours)
+            else ""
+        )
 
     def seeds(self, entry: registry.Entry) -> range:
         if not entry.is_seeded:
@@ -165,7 +188,8 @@ def play(plan: Plan, kept: Kept, num_processes: int) -> None:
             note.finished(cell)
         return
     with ProcessPoolExecutor(num_processes, mp_context=get_context("fork")) as pool:
-        _WAITING[:] = waiting  # entries hold functions, which no pickle takes; a forked process has them
+        # entries hold functions, which no pickle takes; a forked process has them
+        _WAITING[:] = waiting
         for index, played in enumerate(pool.map(_play_waiting, range(len(waiting)))):
             kept.add(waiting[index], played)
             note.finished(waiting[index])
@@ -188,7 +212,11 @@ class _Progress:
         self._num_finished += 1
         row = cell.entry.name, cell.recorded.name
         if row != self._last:
-            print(f"  {self._num_finished}/{self._num_cells} {row[0]} on {row[1]}", file=sys.stderr, flush=True)
+            print(
+                f"  {self._num_finished}/{self._num_cells} {row[0]} on {row[1]}",
+                file=sys.stderr,
+                flush=True,
+            )
         self._last = row
 
 
@@ -205,7 +233,9 @@ def _print_heading(plan: Plan) -> None:
     print(
         f"area under the regret curve, in % of the recording's budget: means over {plan.num_seeds} seeds, 95% intervals;"
     )
-    print("and medians of the budgets at which 90, 95 and 99% of the hypervolume are reached, with their intervals")
+    print(
+        "and medians of the budgets at which 90, 95 and 99% of the hypervolume are reached, with their intervals"
+    )
     for entry in plan.entries:
         if reason := plan.missing(entry):
             print(f"no row: {entry.name}: {reason}")
@@ -228,15 +258,23 @@ class TableResults:
     def of(cls, plan: Plan, kept: Kept, recorded: Recorded) -> "TableResults":
         played: dict[int, dict[str, list[Played]]] = {}
         for num_workers in WORKERS:
-            rows = [entry for entry in plan.played_entries() if num_workers in workers_of(entry, recorded)]
+            rows = [
+                entry
+                for entry in plan.played_entries()
+                if num_workers in workers_of(entry, recorded)
+            ]
             played[num_workers] = {
-                entry.name: [kept[cell] for cell in plan.row(recorded, entry, num_workers)] for entry in rows
+                entry.name: [kept[cell] for cell in plan.row(recorded, entry, num_workers)]
+                for entry in rows
             }
         outside = [entry.name for entry in plan.played_entries() if entry.kind == "outside"]
         return cls(recorded, played, outside, plan.entries[0].name)
 
     def areas(self, num_workers: int) -> Areas:
-        return {name: [each.curve.area for each in row] for name, row in self.played[num_workers].items()}
+        return {
+            name: [each.curve.area for each in row]
+            for name, row in self.played[num_workers].items()
+        }
 
     def peers(self, num_workers: int) -> list[str]:
         return [name for name in self.outside if name in self.played[num_workers]]
@@ -245,14 +283,20 @@ class TableResults:
         return regret.best_of(self.areas(num_workers), self.peers(num_workers))
 
     def ratio(self, num_workers: int) -> Ratio:
-        return regret.ratio(self.areas(num_workers), self.default, self.peers(num_workers), RESAMPLING_SEED)
+        return regret.ratio(
+            self.areas(num_workers), self.default, self.peers(num_workers), RESAMPLING_SEED
+        )
 
     def over_random(self, num_workers: int) -> Ratio:
         return regret.ratio(self.areas(num_workers), self.default, ["random"], RESAMPLING_SEED)
 
     def show(self) -> None:
         sweep = self.recorded.sweep
-        rungs = f"{sweep.num_rungs} rungs" if sweep.num_rungs > 1 else "1 rung, so only samplers are compared"
+        rungs = (
+            f"{sweep.num_rungs} rungs"
+            if sweep.num_rungs > 1
+            else "1 rung, so only samplers are compared"
+        )
         print(
             f"\n{self.recorded.name}: {len(sweep.trials)} configurations, {rungs}; "
             f"all of it costs {_number(sweep.total_budget)}\n{self.recorded.criterion}",
@@ -260,7 +304,13 @@ class TableResults:
         )
         for num_workers in WORKERS:
             workers = f"{num_workers} worker{'s' * (num_workers > 1)}"
-            header = [workers, "area", "interval", *(f"to {share:.0%}" for share in SHARES), "s/proposal"]
+            header = [
+                workers,
+                "area",
+                "interval",
+                *(f"to {share:.0%}" for share in SHARES),
+                "s/proposal",
+            ]
             rows = sorted(self.played[num_workers].items(), key=lambda row: _mean_area(row[1]))
             print(measure.table(header, [[name, *_cells(row)] for name, row in rows]))
             if self.peers(num_workers):
@@ -341,14 +391,18 @@ def _conclude(plan: Plan, kept: Kept, tables: Sequence[TableResults]) -> dict[st
         if over_random.value > 1:
             name = f"{results.recorded.name} with {workers}"
             worse.append(f"{name}: {over_random.value:.2f} {_range(over_random.interval)}")
-    print(f"\nraysweep's default over random: {'more on ' + ', '.join(worse) if worse else 'nowhere more'}")
+    print(
+        f"\nraysweep's default over random: {'more on ' + ', '.join(worse) if worse else 'nowhere more'}"
+    )
     figures: dict[str, Any] = {
         "default": plan.entries[0].name,
         "seeds": plan.num_seeds,
         "workers": list(WORKERS),
         "tables_counted": [results.recorded.name for results in counted],
         "default_worse_than_random": worse,
-        "missing": {entry.name: plan.missing(entry) for entry in plan.entries if plan.missing(entry)},
+        "missing": {
+            entry.name: plan.missing(entry) for entry in plan.entries if plan.missing(entry)
+        },
         "tables": {results.recorded.name: results.figures() for results in tables},
     }
     return _overall(taken) | figures
@@ -382,8 +436,12 @@ def _overall(taken: Sequence[TableResults]) -> dict[str, Any]:
         "ratio": ratio,
         "ratio_interval": [1 / worst.interval[1], 1 / worst.interval[0]],
         "ratio_of": ["best outside peer's area under the regret curve", "raysweep default's"],
-        "default_over_best_peer": {str(workers): found.value for workers, found in by_workers.items()},
-        "default_over_best_peer_interval": {str(workers): found.interval for workers, found in by_workers.items()},
+        "default_over_best_peer": {
+            str(workers): found.value for workers, found in by_workers.items()
+        },
+        "default_over_best_peer_interval": {
+            str(workers): found.interval for workers, found in by_workers.items()
+        },
     }
 
 
@@ -393,7 +451,9 @@ def _print_slow_ones(plan: Plan, kept: Kept) -> None:
         cells = [cell for cell in plan.cells() if cell.entry == entry]
         seconds = float(np.mean([kept[cell].proposal_seconds for cell in cells])) if cells else 0.0
         if seconds > registry.SLOW_SECONDS and not entry.is_slow:
-            print(f"\n{entry.name} took {seconds:.2f} s per proposal here, but is not marked as slow")
+            print(
+                f"\n{entry.name} took {seconds:.2f} s per proposal here, but is not marked as slow"
+            )
 
 
 def _range(interval: Interval) -> str:

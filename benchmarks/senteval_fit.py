@@ -121,7 +121,10 @@ class Classifier:
         by_fold = []
         for fitted, tested in train.split(fold_seed):
             folds_fitted = self.fit(
-                train.take(fitted), train.take(tested), self.penalties, np.random.RandomState(self.seed)
+                train.take(fitted),
+                train.take(tested),
+                self.penalties,
+                np.random.RandomState(self.seed),
             )
             by_fold.append([each.accuracy for each in folds_fitted])
         shares = np.mean(by_fold, axis=0).round(4)
@@ -136,7 +139,9 @@ class Classifier:
         share = _accuracy(last.weights, test)
         return Answer(float(shares[chosen]), share, (penalty,), (last.epoch,))
 
-    def fit(self, train: Rows, dev: Rows, penalties: Sequence[float], draws: np.random.RandomState) -> list[Kept]:
+    def fit(
+        self, train: Rows, dev: Rows, penalties: Sequence[float], draws: np.random.RandomState
+    ) -> list[Kept]:
         """Fit a regression for each penalty and keep the epoch that is best on ``dev``."""
         weights = self._start(train.embeddings.shape[1] - 1, len(penalties))
         strengths = torch.tensor(penalties)[:, None, None]
@@ -194,12 +199,17 @@ class Task:
         """Return the accuracies of a regression on these embeddings of the texts."""
         ones = np.ones((len(embeddings), 1), np.float32)
         names, labels = np.unique(self.labels, return_inverse=True)
-        rows = Rows(torch.from_numpy(np.hstack([embeddings, ones])), torch.from_numpy(labels.astype(np.int64)))
+        rows = Rows(
+            torch.from_numpy(np.hstack([embeddings, ones])),
+            torch.from_numpy(labels.astype(np.int64)),
+        )
         classifier = Classifier(len(names), seed)
         if not self.num_test:
             return classifier.cross_validate(rows)
         numbers = np.arange(len(self.texts))
-        return classifier.test(rows.take(numbers[: -self.num_test]), rows.take(numbers[-self.num_test :]))
+        return classifier.test(
+            rows.take(numbers[: -self.num_test]), rows.take(numbers[-self.num_test :])
+        )
 
 
 def tasks_of(folder: Path, names: Sequence[str], most_rows: int | None) -> list[Task]:
@@ -251,19 +261,32 @@ def main() -> None:
         figures: dict[str, Any] = {}
         for name in arguments.models:
             embed = _embedder(name)
-            figures[name] = {task.name: _figures(task, embed(task.texts), arguments.seeds) for task in tasks}
+            figures[name] = {
+                task.name: _figures(task, embed(task.texts), arguments.seeds) for task in tasks
+            }
             _show(name, figures[name])
-    measure.finish("senteval_fit", {"models": figures, "seeds": arguments.seeds}, machine, arguments.json)
+    measure.finish(
+        "senteval_fit", {"models": figures, "seeds": arguments.seeds}, machine, arguments.json
+    )
 
 
 def _arguments() -> argparse.Namespace:
     parser = measure.parser("benchmarks.senteval_fit", __doc__)
     parser.add_argument(
-        "models", nargs="*", default=["demo"], help="folders or names of sentence-transformers models; demo"
+        "models",
+        nargs="*",
+        default=["demo"],
+        help="folders or names of sentence-transformers models; demo",
     )
-    parser.add_argument("--tasks", type=Path, metavar="FOLDER", help="folder with the files of the tasks")
-    parser.add_argument("--names", nargs="+", default=["mr", "subj", "trec"], help="of the tasks; mr subj trec")
-    parser.add_argument("--seeds", nargs="+", type=int, default=[SEED, 1, 2], help=f"of the regressions; {SEED} 1 2")
+    parser.add_argument(
+        "--tasks", type=Path, metavar="FOLDER", help="folder with the files of the tasks"
+    )
+    parser.add_argument(
+        "--names", nargs="+", default=["mr", "subj", "trec"], help="of the tasks; mr subj trec"
+    )
+    parser.add_argument(
+        "--seeds", nargs="+", type=int, default=[SEED, 1, 2], help=f"of the regressions; {SEED} 1 2"
+    )
     return parser.parse_args()
 
 
@@ -274,7 +297,9 @@ def _embedder(name: str) -> Callable[[list[str]], npt.NDArray[np.float32]]:
     return lambda texts: encoder.embed_texts(model, texts, source.own_prompt(), unit=False)
 
 
-def _figures(task: Task, embeddings: npt.NDArray[np.float32], seeds: Sequence[int]) -> dict[str, Any]:
+def _figures(
+    task: Task, embeddings: npt.NDArray[np.float32], seeds: Sequence[int]
+) -> dict[str, Any]:
     """Return accuracies x100, one for each seed."""
     answers = [task.answer(embeddings, seed) for seed in seeds]
     return {
@@ -289,10 +314,13 @@ def _show(name: str, figures: dict[str, Any]) -> None:
     cells = []
     for task, values in figures.items():
         listed = [", ".join(f"{share:.2f}" for share in values[part]) for part in ("test", "dev")]
-        epochs = statistics.median(epoch for epochs_of_fold in values["epochs"] for epoch in epochs_of_fold)
+        epochs = statistics.median(
+            epoch for epochs_of_fold in values["epochs"] for epoch in epochs_of_fold
+        )
         cells.append([task, f"{statistics.median(values['test']):.2f}", *listed, epochs])
     print(
-        f"\n{measure.table((name, 'median', 'each seed', 'where the penalty is chosen', 'epochs'), cells)}", flush=True
+        f"\n{measure.table((name, 'median', 'each seed', 'where the penalty is chosen', 'epochs'), cells)}",
+        flush=True,
     )
 
 

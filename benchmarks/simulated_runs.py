@@ -34,12 +34,23 @@ class SimulatedRun:
         """Return the results. Each original has its trial's number; the replicates' numbers follow all originals."""
         runs, trials = self.scores["dev"].shape[:2]
         every = [
-            Trial(run * trials + trial, {}, TrialStatus.COMPLETED, replicate_of=trial if run else None)
+            Trial(
+                run * trials + trial, {}, TrialStatus.COMPLETED, replicate_of=trial if run else None
+            )
             for run in range(runs)
             for trial in (self.repeated if run else range(trials))
         ]
         info = invented_info(self.setting, trials)
-        return Results("", info, trials=tuple(every), rungs=(), points=(), status="completed", reason="", seconds=0.0)
+        return Results(
+            "",
+            info,
+            trials=tuple(every),
+            rungs=(),
+            points=(),
+            status="completed",
+            reason="",
+            seconds=0.0,
+        )
 
     @property
     def repeated(self) -> list[int]:
@@ -51,7 +62,11 @@ class SimulatedRun:
     def stored(self) -> dict[ScoredSplit, QueryScores]:
         """Return the stored scores: on dev of all points, on test of the front's."""
         results = self.results
-        on_dev = [(trial.trial, 1, "concat", float(point)) for trial in results.trials for point in self._points]
+        on_dev = [
+            (trial.trial, 1, "concat", float(point))
+            for trial in results.trials
+            for point in self._points
+        ]
         dev = self._query_scores("dev", on_dev)
         rows = non_dominated(self._means(dev, on_dev))
         return {"dev": dev, "test": self._query_scores("test", [on_dev[row] for row in rows])}
@@ -72,12 +87,16 @@ class SimulatedRun:
             assert trial is not None and value is not None
             of_trials.append(self.scores[split][trial // trials, trial % trials, int(value)])
         limits = self.limits[split]
-        oracle: list[PointName] = [(None, None, "oracle", float(row)) for row in range(len(limits) - 1)]
+        oracle: list[PointName] = [
+            (None, None, "oracle", float(row)) for row in range(len(limits) - 1)
+        ]
         scores = np.concatenate([limits, np.stack(of_trials)])
         return QueryScores(split, (REFERENCE, *oracle, *names), scores, GOALS)
 
 
-def certainty(run: SimulatedRun, *, with_replicates: bool = True) -> tuple[Certainty, list[PointName]]:
+def certainty(
+    run: SimulatedRun, *, with_replicates: bool = True
+) -> tuple[Certainty, list[PointName]]:
     """Return a report's intervals of a simulated run, and the members of its front."""
     stored = run.stored()
     members = [name for name in stored["test"].names if name[0] is not None]
@@ -96,7 +115,9 @@ def certainty(run: SimulatedRun, *, with_replicates: bool = True) -> tuple[Certa
 def _member(name: PointName, *, is_knee: bool) -> Member:
     """A member of the front, of which only the name counts."""
     trial, step, kind, value = name
-    dev = Point(trial, step, kind, value, "dev", None, {"polarity": Score(0.0), "similarity": Score(0.0)})
+    dev = Point(
+        trial, step, kind, value, "dev", None, {"polarity": Score(0.0), "similarity": Score(0.0)}
+    )
     test = replace(dev, split="test")
     return Member(dev, test, is_knee=is_knee, is_best=is_knee, is_feasible=True)
 

@@ -48,7 +48,9 @@ class Encoders:
     shared: Float64Array
 
     @classmethod
-    def of_scores(cls, setting: Setting, scores: Float64Array, trials: NDArray[np.int64], shared: float) -> Self:
+    def of_scores(
+        cls, setting: Setting, scores: Float64Array, trials: NDArray[np.int64], shared: float
+    ) -> Self:
         """Return encoders with the true scores ``scores`` (points, 2)."""
         polarity, similarity = scores.T
         low, high = setting.reference[0], 1.0
@@ -60,7 +62,9 @@ class Encoders:
     @property
     def truth(self) -> Float64Array:
         """True P and S (points, 2)."""
-        return np.stack([_polarity(self.logits, self.deviations, self.setting.k), self.similarity], axis=1)
+        return np.stack(
+            [_polarity(self.logits, self.deviations, self.setting.k), self.similarity], axis=1
+        )
 
     def chosen(self, rows: NDArray[np.int64]) -> Self:
         """Return some of the encoders."""
@@ -77,7 +81,9 @@ class Encoders:
     def over_seeds(self, logits_std: Float64Array) -> Float64Array:
         """Return true P and S (points, 2) of the configurations, given deviations (points,) of logits by seed."""
         deviations = np.sqrt(self.deviations**2 + logits_std**2)
-        return np.stack([_polarity(self.logits, deviations, self.setting.k), self.similarity], axis=1)
+        return np.stack(
+            [_polarity(self.logits, deviations, self.setting.k), self.similarity], axis=1
+        )
 
     def moved(self, logits: Float64Array, similarity: Float64Array) -> Self:
         """Return the encoders of one run, moved by its seed."""
@@ -119,13 +125,21 @@ def limits(setting: Setting, trial: int) -> Encoders:
     bonuses = np.concatenate([[0.0], np.geomspace(0.05, 1, 8)])
     polarity, similarity = setting.reference
     scores = np.stack(
-        [polarity + (0.998 - polarity) * bonuses**0.7, similarity - 0.05 * similarity * bonuses**1.4], axis=1
+        [
+            polarity + (0.998 - polarity) * bonuses**0.7,
+            similarity - 0.05 * similarity * bonuses**1.4,
+        ],
+        axis=1,
     )
     with_reference = np.concatenate([[setting.reference], scores])
-    return Encoders.of_scores(setting, with_reference, np.full(len(with_reference), trial), shared=1.0)
+    return Encoders.of_scores(
+        setting, with_reference, np.full(len(with_reference), trial), shared=1.0
+    )
 
 
-def trial_scores(setting: Setting, num_trials: int, num_points: int, rng: np.random.Generator) -> Float64Array:
+def trial_scores(
+    setting: Setting, num_trials: int, num_points: int, rng: np.random.Generator
+) -> Float64Array:
     """Return true P and S (trials * points, 2) of trials, each with operating points from weak to strong."""
     strength = np.linspace(0.15, 1, num_points) + rng.normal(0, 0.03, (num_trials, num_points))
     lost = rng.exponential(setting.spread, (num_trials, 1))

@@ -86,10 +86,16 @@ def _arguments() -> argparse.Namespace:
     parser = measure.parser("benchmarks.soft_targets", __doc__)
     measure.artifacts_option(parser)
     parser.add_argument("--seeds", nargs="+", type=int, help="default: 0 1 2; with --quick 0")
-    parser.add_argument("--rules", nargs="+", choices=RULES, default=list(RULES), help="default: all of them")
+    parser.add_argument(
+        "--rules", nargs="+", choices=RULES, default=list(RULES), help="default: all of them"
+    )
     parser.add_argument("--examples", type=int, help=f"pairs a trial; default: {NUM_EXAMPLES}")
-    parser.add_argument("--retrieval", help="source of retrieval data; default: trecqa_dev.jsonl with the data")
-    parser.add_argument("--results", type=Path, help="folder for each trial's results, from which a run resumes")
+    parser.add_argument(
+        "--retrieval", help="source of retrieval data; default: trecqa_dev.jsonl with the data"
+    )
+    parser.add_argument(
+        "--results", type=Path, help="folder for each trial's results, from which a run resumes"
+    )
     arguments = parser.parse_args()
     arguments.seeds = arguments.seeds or ([0] if arguments.quick else [0, 1, 2])
     return arguments
@@ -99,7 +105,9 @@ def _num_examples(arguments: argparse.Namespace) -> int:
     return arguments.examples or (QUICK_EXAMPLES if arguments.quick else NUM_EXAMPLES)
 
 
-def _measure(arguments: argparse.Namespace, folder: Path) -> Iterator[tuple[tuple[str, int], Arrays]]:
+def _measure(
+    arguments: argparse.Namespace, folder: Path
+) -> Iterator[tuple[tuple[str, int], Arrays]]:
     """Yield the rule, the seed and the arrays of the untuned encoder and of every trial."""
     results = (arguments.results or folder / "results").resolve()
     for needed in (folder, results):
@@ -113,7 +121,9 @@ def _measure(arguments: argparse.Namespace, folder: Path) -> Iterator[tuple[tupl
             temporary = files[rule, seed].with_suffix(".tmp.npz")
             np.savez_compressed(temporary, allow_pickle=False, **dict(arrays))
             temporary.replace(files[rule, seed])
-            values = [f"{name} {SCALES[name] * _value(name, arrays):.4g}" for name in _measured([arrays])]
+            values = [
+                f"{name} {SCALES[name] * _value(name, arrays):.4g}" for name in _measured([arrays])
+            ]
             print(f"{rule}, seed {seed}: {', '.join(values)}", flush=True)
     for job in jobs:
         with np.load(files[job]) as stored:
@@ -134,10 +144,15 @@ def _train(
     data = sst2.locate(arguments.data)
     if arguments.quick:
         data = sst2.part(data, folder, 500, 100)
-    subprocess.run([sys.executable, measure.ROOT / "examples" / "static_expert.py"], cwd=folder, check=True)
+    subprocess.run(
+        [sys.executable, measure.ROOT / "examples" / "static_expert.py"], cwd=folder, check=True
+    )
     experts = [name if name == "demo" else str((folder / name).resolve()) for name in EXPERTS]
     config, space = sst2.sweep(
-        data, folder / "artifacts", loss="cosine_similarity", examples={"target": 50_000, "experts": experts}
+        data,
+        folder / "artifacts",
+        loss="cosine_similarity",
+        examples={"target": 50_000, "experts": experts},
     )
     threads = torch.get_num_threads()
     prepared = prepare_here(config, space)
@@ -172,7 +187,9 @@ def _train(
         if rule == UNTUNED:
             yield (rule, seed), untuned
             continue
-        trial = trial_config({**CONFIG, "targets": rule, "examples_per_rung": _num_examples(arguments)})
+        trial = trial_config(
+            {**CONFIG, "targets": rule, "examples_per_rung": _num_examples(arguments)}
+        )
         training = Training(trial, bench, seed, num_rungs=1)
         while not training.rung_is_full:
             training.step()
@@ -205,8 +222,12 @@ class _Retrieval:
         scores = []
         for relations in self.relations:
             embeddings = encoder.embed_texts(model, relations.sentences, "")
-            cosines = (embeddings[relations.first] * embeddings[relations.second]).sum(axis=1, dtype=np.float64)
-            ranking = Ranking.of(cosines, relations.is_positive, relations.group, relations.num_groups)
+            cosines = (embeddings[relations.first] * embeddings[relations.second]).sum(
+                axis=1, dtype=np.float64
+            )
+            ranking = Ranking.of(
+                cosines, relations.is_positive, relations.group, relations.num_groups
+            )
             scores.append(RANKING_MEASURES["nDCG@10"](ranking))
         return np.concatenate(scores) if scores else np.empty(0)
 
@@ -228,13 +249,20 @@ def _resampled(name: str, arrays: Arrays) -> npt.NDArray[np.float64]:
     """Return the measure in each resample, the same for every trial."""
     if name == "AP":
         blocks = [
-            pair_measures.weighted_average_precision(arrays["same_class"], arrays["cosines"], weights)
+            pair_measures.weighted_average_precision(
+                arrays["same_class"], arrays["cosines"], weights
+            )
             for weights in draw_weights(arrays["neighbors"], 0)
         ]
         return np.concatenate(blocks)
     if name == "KL":
         rows = (row for weights in draw_weights(arrays["random"], 0) for row in weights)
-        return np.array([pair_measures.cosine_divergence(arrays["before"], arrays["after"], row) for row in rows])
+        return np.array(
+            [
+                pair_measures.cosine_divergence(arrays["before"], arrays["after"], row)
+                for row in rows
+            ]
+        )
     scores = np.stack([arrays[name], arrays[name]])[None]
     return Resamples(scores.shape[-1], seed=0).means(scores)[:, 0, 0]
 
@@ -249,7 +277,9 @@ def _by_rule(encoded: Mapping[tuple[str, int], Arrays]) -> dict[str, list[Arrays
 
 def _estimate(rule: str, name: str, value: float, resampled: npt.NDArray[np.float64]) -> Estimate:
     """Return an estimate with its percentile interval, shifted by the bias of the resamples."""
-    low, high = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]) - resampled.mean() + value
+    low, high = (
+        np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]) - resampled.mean() + value
+    )
     return Estimate(rule, name, *(SCALES[name] * float(number) for number in (value, low, high)))
 
 
@@ -283,7 +313,9 @@ def _summary(estimates: Sequence[Estimate], differences: Sequence[Estimate]) -> 
         cells = {(estimate.rule, estimate.measure): str(estimate) for estimate in rows}
         rules = list(dict.fromkeys(estimate.rule for estimate in rows))
         tables.append(
-            measure.table((title, *names), [[rule, *(cells[rule, name] for name in names)] for rule in rules])
+            measure.table(
+                (title, *names), [[rule, *(cells[rule, name] for name in names)] for rule in rules]
+            )
         )
     return "\n\n".join(tables)
 

@@ -43,14 +43,21 @@ def locate(folder: Path | None) -> Data:
     for place in [folder] if folder is not None else [data / "sst2", data]:
         if (place / "train.csv").is_file() and (place / "test.csv").is_file():
             return Data("SST-2", str(place / "train.csv"), str(place / "test.csv"))
-    print("SST-2 is missing; using the built-in demo sentences, so the figures are not comparable", flush=True)
+    print(
+        "SST-2 is missing; using the built-in demo sentences, so the figures are not comparable",
+        flush=True,
+    )
     return DEMO
 
 
 def rows(source: str, split: str, count: int | None = None) -> list[tuple[str, str]]:
     """Return the first ``count`` texts and labels of a source, or all."""
     batches = sources.read(source, split=split)
-    pairs = ((text, label) for batch in batches for text, label in zip(batch.texts, batch.labels, strict=True))
+    pairs = (
+        (text, label)
+        for batch in batches
+        for text, label in zip(batch.texts, batch.labels, strict=True)
+    )
     return list(itertools.islice(pairs, count))
 
 

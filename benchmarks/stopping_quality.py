@@ -25,7 +25,16 @@ from typing import Any
 import numpy as np
 
 from benchmarks import measure
-from benchmarks.made_curves import FAMILIES, NUM_RUNGS, REFERENCE, Curve, Curves, Family, end_extender, slow_starter
+from benchmarks.made_curves import (
+    FAMILIES,
+    NUM_RUNGS,
+    REFERENCE,
+    Curve,
+    Curves,
+    Family,
+    end_extender,
+    slow_starter,
+)
 from raysweep.config.space import Range, Space
 from raysweep.config.sweep import EarlyStoppingConfig, Policy
 from raysweep.metrics.objective import Objective
@@ -72,7 +81,9 @@ class Played:
     def _adds(self, curve: Curve, rung: int) -> bool:
         """Return whether this rung of a curve or any later one adds to the true front."""
         front = self.true_front.copy()
-        later = (point for later_rung in range(rung, NUM_RUNGS + 1) for point in curve.points(later_rung))
+        later = (
+            point for later_rung in range(rung, NUM_RUNGS + 1) for point in curve.points(later_rung)
+        )
         return any(front.add(point) > 0 for point in later)
 
     @property
@@ -81,7 +92,13 @@ class Played:
 
 
 def play(
-    policy: Policy, curves: Curves, seed: int, *, num_trials: int = OPEN, budget: float = BUDGET, num_workers: int = 1
+    policy: Policy,
+    curves: Curves,
+    seed: int,
+    *,
+    num_trials: int = OPEN,
+    budget: float = BUDGET,
+    num_workers: int = 1,
 ) -> Played:
     """Run a search with ``num_trials`` trials until nothing is left to do or ``budget`` rungs are spent."""
     scheduler = _scheduler(policy, num_trials, seed)
@@ -117,7 +134,9 @@ def _scheduler(policy: Policy, num_trials: int, seed: int) -> Scheduler:
     rule = EarlyStoppingConfig(policy=policy, first_examples=EXAMPLES_PER_RUNG)
     space = Space({"learning_rate": Range(1e-6, 1e-3, True, False)})
     proposer = Proposer(space, "random", seed, objective, "area")
-    return Scheduler(proposer, make_early_stopper(rule, objective, REFERENCE), objective, num_trials)
+    return Scheduler(
+        proposer, make_early_stopper(rule, objective, REFERENCE), objective, num_trials
+    )
 
 
 def _reference_point() -> Pair:
@@ -142,13 +161,17 @@ def wasted(policy: Policy, family: Family, seed: int, num_workers: int) -> dict[
     }
 
 
-def slow(policy: Policy, family: Family, seed: int, num_trials: int, num_workers: int) -> dict[str, float]:
+def slow(
+    policy: Policy, family: Family, seed: int, num_trials: int, num_workers: int
+) -> dict[str, float]:
     """Return the rungs of the slow starter, and of the whole search."""
     random = np.random.default_rng([seed, 1])
     place = int(random.integers(NUM_TRIALS))
     curves = Curves(family, seed)
     curves.planted[place] = slow_starter(random)
-    played = play(policy, curves, seed, num_trials=num_trials, budget=WHOLE_BUDGET, num_workers=num_workers)
+    played = play(
+        policy, curves, seed, num_trials=num_trials, budget=WHOLE_BUDGET, num_workers=num_workers
+    )
     rungs = played.num_rungs.get(place, 0)
     return {"finished": float(rungs == NUM_RUNGS), "rungs": rungs, "total": played.total}
 
@@ -174,13 +197,17 @@ def main() -> None:
     first = figures[arguments.policies[0]]
     finished = min(row["finished"] for name, row in first.items() if "slow" in name)
     figures["ratio"] = finished
-    print(f"\nratio: {finished:.2f} (slow starters finished, the least of the rows of {arguments.policies[0]})")
+    print(
+        f"\nratio: {finished:.2f} (slow starters finished, the least of the rows of {arguments.policies[0]})"
+    )
     measure.finish("stopping_quality", figures, machine, arguments.json)
 
 
 def _arguments() -> Any:
     parser = measure.parser("benchmarks.stopping_quality", __doc__)
-    parser.add_argument("--policies", type=lambda text: text.split(","), default=["growth"], metavar="NAMES")
+    parser.add_argument(
+        "--policies", type=lambda text: text.split(","), default=["growth"], metavar="NAMES"
+    )
     parser.add_argument("--seeds", type=int, help="20; with --quick 3")
     parser.add_argument("--first-seed", type=int, default=FIRST_JUDGED_SEED)
     parser.add_argument("--workers", type=int, default=1)
@@ -196,13 +223,17 @@ def _judged(policy: Policy, arguments: Any) -> dict[str, dict[str, float]]:
     rows: dict[str, dict[str, float]] = {}
     for family in FAMILIES:
         for name in QUESTIONS:
-            row = rows[f"{family}, {name}"] = _means(_measure(name, policy, family, seed, workers) for seed in seeds)
+            row = rows[f"{family}, {name}"] = _means(
+                _measure(name, policy, family, seed, workers) for seed in seeds
+            )
             shown = ", ".join(f"{key} {value:.3f}" for key, value in row.items())
             print(f"{policy:7} {family:12} {name:13} {shown}", flush=True)
     return rows
 
 
-def _measure(name: str, policy: Policy, family: Family, seed: int, workers: int) -> dict[str, float]:
+def _measure(
+    name: str, policy: Policy, family: Family, seed: int, workers: int
+) -> dict[str, float]:
     if name == "wasted":
         return wasted(policy, family, seed, workers)
     if name == "end":

@@ -56,9 +56,13 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = measure.parser("benchmarks.sweep_memory", __doc__)
-    parser.add_argument("--sentences", type=int, nargs=2, help="100000 1000000; with --quick 2000 20000")
+    parser.add_argument(
+        "--sentences", type=int, nargs=2, help="100000 1000000; with --quick 2000 20000"
+    )
     arguments = parser.parse_args()
-    arguments.sentences = arguments.sentences or ([2000, 20_000] if arguments.quick else [100_000, 1_000_000])
+    arguments.sentences = arguments.sentences or (
+        [2000, 20_000] if arguments.quick else [100_000, 1_000_000]
+    )
     return arguments
 
 
@@ -78,7 +82,11 @@ def _run(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     most = max(*grown.values(), 1.0)
     ratio = BAR / most
     print(f"\nratio: {ratio:.2f} (100 MiB over the most that a kind of process grows)")
-    head = {"ratio": ratio, "ratio_of": ["100 MiB", "the greatest growth"], "sentences": arguments.sentences}
+    head = {
+        "ratio": ratio,
+        "ratio_of": ["100 MiB", "the greatest growth"],
+        "sentences": arguments.sentences,
+    }
     return {**head, "peaks": [dict(few), dict(many)], "growth": grown}
 
 
@@ -125,7 +133,9 @@ def make_sentences(folder: Path, count: int) -> None:
     frequencies = 1 / np.arange(1, NUM_WORDS + 1)
     for number in range(NUM_FILES):
         num_rows = count // NUM_FILES
-        numbers = rng.choice(NUM_WORDS, (num_rows, WORDS_OF_SENTENCE), p=frequencies / frequencies.sum())
+        numbers = rng.choice(
+            NUM_WORDS, (num_rows, WORDS_OF_SENTENCE), p=frequencies / frequencies.sum()
+        )
         texts = [" ".join(row) for row in words[numbers].tolist()]
         table = pa.table({"text": texts, "label": rng.integers(0, 2, num_rows)})
         pyarrow.parquet.write_table(table, folder / f"{number:02}.parquet")
@@ -146,7 +156,11 @@ def _peaks_of(count: int, encoder: Path, folder: Path) -> dict[str, int]:
     train = folder / f"train-{count}"
     peers.apart(make_sentences, train, count)
     space = folder / f"memory-{count}.yaml"
-    space.write_text(SWEEP.format(train=train, encoder=encoder, target=NUM_EXAMPLES, runs=folder / f"runs-{count}"))
+    space.write_text(
+        SWEEP.format(
+            train=train, encoder=encoder, target=NUM_EXAMPLES, runs=folder / f"runs-{count}"
+        )
+    )
     command = [sys.executable, "-m", "raysweep", "run", str(space)]
     sweep = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     with KindMemory(sweep.pid) as memory:
@@ -186,7 +200,9 @@ class KindMemory(measure.Sampled):
 
 
 def _anonymous(pid: int) -> int:
-    match = re.search(r"^RssAnon:\s*(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    match = re.search(
+        r"^RssAnon:\s*(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE
+    )
     return int(match[1]) << 10 if match else 0
 
 

@@ -9,7 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from datasets import Dataset
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.sentence_transformer import losses
 from torch.utils.data import SequentialSampler
@@ -88,7 +92,9 @@ def ours(turns: Turns, task: Task, later: bool = False) -> Scores | None:
     training = _training(task, bench, len(task.triplets), later)
     drawn, _ = copy.deepcopy(training.order).take(len(task.triplets))
     if not np.array_equal(drawn, task.triplets):
-        raise RuntimeError("raysweep's trials draw triplets in another order than this benchmark expects")
+        raise RuntimeError(
+            "raysweep's trials draw triplets in another order than this benchmark expects"
+        )
     turns.begin()
     pending = 0
     while not training.rung_is_full:
@@ -106,7 +112,9 @@ def _training(task: Task, bench: Workbench, examples: int, later: bool) -> Train
     training = Training(task.config(examples), bench, SEED, 1)
     if later:
         num_sentences = len(bench.prepared.sentences)
-        training.use_prefixes(bench.prefixes(training.config, training.precision, num_reads=num_sentences))
+        training.use_prefixes(
+            bench.prefixes(training.config, training.precision, num_reads=num_sentences)
+        )
     return training
 
 
@@ -164,7 +172,10 @@ def _trainer(
     model: SentenceTransformer, task: Task, triplets: npt.NDArray[np.integer], folder: str
 ) -> SentenceTransformerTrainer:
     texts = task.prepared.sentences.texts
-    columns = {name: texts(column) for name, column in zip(("anchor", "positive", "negative"), triplets.T, strict=True)}
+    columns = {
+        name: texts(column)
+        for name, column in zip(("anchor", "positive", "negative"), triplets.T, strict=True)
+    }
     cosine = losses.TripletDistanceMetric.COSINE
     trainer = _InOrder(
         model=model,

@@ -15,7 +15,15 @@ from benchmarks import measure, peers
 from benchmarks.chip_share import SHAPES
 
 SENTENCES, TOKENS = 128, 64
-HEADER = ("shape", "trained", "weights", "checkpointed", "between steps, GB", "peak, GB", "ms a step")
+HEADER = (
+    "shape",
+    "trained",
+    "weights",
+    "checkpointed",
+    "between steps, GB",
+    "peak, GB",
+    "ms a step",
+)
 
 
 class Case(NamedTuple):
@@ -41,8 +49,12 @@ def main() -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=["bert-base", "qwen3-0.6b", "qwen3-4b"])
-    parser.add_argument("--json", action="store_true", help="print every figure as one JSON object on the last line")
+    parser.add_argument(
+        "--shapes", nargs="+", choices=SHAPES, default=["bert-base", "qwen3-0.6b", "qwen3-4b"]
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print every figure as one JSON object on the last line"
+    )
     arguments = parser.parse_args()
     rows = []
     with measure.workplace() as temporary:
@@ -52,7 +64,11 @@ def main() -> None:
             sys.exit(2)
         for shape in arguments.shapes:
             for case in CASES:
-                row = {"shape": shape, **case._asdict(), **peers.apart(step_memory, shape, case, temporary)}
+                row = {
+                    "shape": shape,
+                    **case._asdict(),
+                    **peers.apart(step_memory, shape, case, temporary),
+                }
                 rows.append(row)
                 print(*_shown(row), sep="  ", flush=True)
     print(measure.table(HEADER, [_shown(row) for row in rows]))
@@ -131,7 +147,14 @@ def random_model(shape: str, folder: Path) -> Any:
     from benchmarks.chip_share import random_encoder, shape_config
 
     if not folder.exists():
-        random_encoder(shape, folder, vocab_size=30522, hidden_size=192, num_hidden_layers=1, intermediate_size=64)
+        random_encoder(
+            shape,
+            folder,
+            vocab_size=30522,
+            hidden_size=192,
+            num_hidden_layers=1,
+            intermediate_size=64,
+        )
     words: Any = SentenceTransformer(str(folder), device="cpu", local_files_only=True)[0]
     words.max_seq_length = TOKENS
     with torch.device("cuda"):

@@ -49,9 +49,16 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = measure.parser("benchmarks.trial_throughput", __doc__)
     measure.artifacts_option(parser)
-    parser.add_argument("--examples", type=int, help="triplets to train on, a multiple of 64; 1280, with --quick 128")
     parser.add_argument(
-        "--encoder", choices=["demo", *chip_share.SHAPES], default="demo", help="all but demo have random weights"
+        "--examples",
+        type=int,
+        help="triplets to train on, a multiple of 64; 1280, with --quick 128",
+    )
+    parser.add_argument(
+        "--encoder",
+        choices=["demo", *chip_share.SHAPES],
+        default="demo",
+        help="all but demo have random weights",
     )
     parser.add_argument(
         "--adapter",
@@ -80,14 +87,20 @@ def _arguments() -> argparse.Namespace:
     return arguments
 
 
-def _run(arguments: argparse.Namespace, temporary: Path, machine: Mapping[str, Any]) -> dict[str, Any]:
+def _run(
+    arguments: argparse.Namespace, temporary: Path, machine: Mapping[str, Any]
+) -> dict[str, Any]:
     data = sst2.locate(arguments.data)
     if arguments.quick:
         data = sst2.part(data, temporary, 3000, 200)
     model = "demo"
     if arguments.encoder != "demo":
-        model = peers.apart(chip_share.random_encoder, arguments.encoder, temporary / arguments.encoder)
-    prepared = peers.apart(sst2.prepare, data, arguments.artifacts or temporary / "artifacts", model)
+        model = peers.apart(
+            chip_share.random_encoder, arguments.encoder, temporary / arguments.encoder
+        )
+    prepared = peers.apart(
+        sst2.prepare, data, arguments.artifacts or temporary / "artifacts", model
+    )
 
     from benchmarks.training_peers import Task, token_counts
 
@@ -102,11 +115,20 @@ def _run(arguments: argparse.Namespace, temporary: Path, machine: Mapping[str, A
         # Short turns on a CPU, so that what disturbs one disturbs little; on a GPU changing over would cost too much.
         per_turn = -(-batches // 4) if machine["device"] != "cpu" else 1
         return Task.of(
-            prepared, arguments.examples, freezing=freezing, precision=precision, per_turn=per_turn, **settings
+            prepared,
+            arguments.examples,
+            freezing=freezing,
+            precision=precision,
+            per_turn=per_turn,
+            **settings,
         )
 
     if arguments.trials_per_gpu:
-        return {"trials_per_gpu": chip_share.report(task("none", "bf16"), arguments.trials_per_gpu, machine["device"])}
+        return {
+            "trials_per_gpu": chip_share.report(
+                task("none", "bf16"), arguments.trials_per_gpu, machine["device"]
+            )
+        }
     automatic = machine["auto"]
     precisions = ["fp32", "bf16"] if automatic == "bf16" or not arguments.quick else ["fp32"]
     triplets = task("none", "fp32").triplets
@@ -125,7 +147,9 @@ def _run(arguments: argparse.Namespace, temporary: Path, machine: Mapping[str, A
         "adapter": arguments.adapter,
     }
     figures |= {"auto": automatic, "tokens": tokens, "frozen": FROZEN, "rounds": {}, "rows": {}}
-    for freezing in ("none",) if arguments.auto or arguments.adapter == "lora" else ("none", FROZEN):
+    for freezing in (
+        ("none",) if arguments.auto or arguments.adapter == "lora" else ("none", FROZEN)
+    ):
         tasks = {precision: task(freezing, precision) for precision in precisions}
         names = {"stock fp32", f"ours {automatic}"} if arguments.auto else None
         compared, report = _compare(tasks, names, arguments.patient)
@@ -138,7 +162,9 @@ def _run(arguments: argparse.Namespace, temporary: Path, machine: Mapping[str, A
     if figures["ratio_query"]:
         print(f"tower query over tower both: {figures['ratio_query']:.2f}")
     if FROZEN in figures["rows"]:
-        print(f"frozen: {figures['ratio_frozen']:.2f}, with its cache filled {figures['ratio_frozen_cached']:.2f}")
+        print(
+            f"frozen: {figures['ratio_frozen']:.2f}, with its cache filled {figures['ratio_frozen_cached']:.2f}"
+        )
     return figures
 
 
@@ -149,7 +175,9 @@ def _warm_up(is_quick: bool, device: str) -> int:
     return 64 if is_quick else 192
 
 
-def _compare(tasks: Mapping[str, Any], names: Collection[str] | None, patient: bool) -> tuple[list[Peer], str]:
+def _compare(
+    tasks: Mapping[str, Any], names: Collection[str] | None, patient: bool
+) -> tuple[list[Peer], str]:
     """Train the peers of one freezing level side by side, the stock fp32 trainer first, and return notes.
 
     ``names`` are those of the peers to train, or None for all.
@@ -199,7 +227,9 @@ def _figures(peer: Peer, base: Peer) -> dict[str, Any]:
     if peer.result is not None:
         for key in GOALS:
             values[key] = 100 * peer.result.mean(key)
-            values[f"{key}_less_stock"] = dict(zip(("mean", "low", "high"), _difference(peer, base, key), strict=True))
+            values[f"{key}_less_stock"] = dict(
+                zip(("mean", "low", "high"), _difference(peer, base, key), strict=True)
+            )
     return values
 
 
@@ -219,11 +249,15 @@ def _add_ratios(figures: dict[str, Any], automatic: str) -> None:
     figures["ratio_frozen"] = over(FROZEN, f"{auto}, no cache", "stock fp32")
     figures["ratio_frozen_cached"] = over(FROZEN, f"{auto}, cache filled", "stock fp32")
     for precision in ("fp32", "bf16"):
-        figures[f"ratio_{precision}_over_stock_{precision}"] = over("none", f"ours {precision}", f"stock {precision}")
+        figures[f"ratio_{precision}_over_stock_{precision}"] = over(
+            "none", f"ours {precision}", f"stock {precision}"
+        )
     figures["ratio_over_stock_bf16"] = over("none", auto, "stock bf16")
     figures["ratio_bf16"] = over("none", "ours bf16", "stock fp32")
     figures["ratio_frozen_over_stock_bf16"] = over(FROZEN, f"{auto}, no cache", "stock bf16")
-    figures["ratio_frozen_cached_over_stock_bf16"] = over(FROZEN, f"{auto}, cache filled", "stock bf16")
+    figures["ratio_frozen_cached_over_stock_bf16"] = over(
+        FROZEN, f"{auto}, cache filled", "stock bf16"
+    )
 
 
 if __name__ == "__main__":

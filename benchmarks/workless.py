@@ -30,8 +30,19 @@ class InventedScores:
         described = []
         for (kind, value), scores in points.items():
             polarity, similarity = scores.mean("polarity"), scores.mean("similarity")
-            point = {"kind": kind, "value": value, "split": "dev", "width": WIDTH, "retention": similarity / 0.47}
-            point |= {"polarity": polarity, "polarity_std": 0.1, "similarity": similarity, "similarity_std": 0.1}
+            point = {
+                "kind": kind,
+                "value": value,
+                "split": "dev",
+                "width": WIDTH,
+                "retention": similarity / 0.47,
+            }
+            point |= {
+                "polarity": polarity,
+                "polarity_std": 0.1,
+                "similarity": similarity,
+                "similarity_std": 0.1,
+            }
             described.append(point)
         return described
 
@@ -47,7 +58,9 @@ class Workless(trial_actor.TrialActor):
         _note(assignments_file(folder, number))
         done = size_of(rungs_file(folder, number))
         if done:
-            yield self._result(done)  # a trial that resumes from its checkpoint repeats its last rung
+            yield self._result(
+                done
+            )  # a trial that resumes from its checkpoint repeats its last rung
         for step in range(done + 1, self.task.num_rungs + 1):
             time.sleep(self.seconds_per_rung)
             if self.heartbeat is not None:
@@ -60,9 +73,13 @@ class Workless(trial_actor.TrialActor):
         import numpy as np
 
         gain = step * (1 + self.task.assignment.number % 7) / 100
-        scores = Scores({"polarity": np.array([0.6 + gain]), "similarity": np.array([0.47 - gain / 4])})
+        scores = Scores(
+            {"polarity": np.array([0.6 + gain]), "similarity": np.array([0.47 - gain / 4])}
+        )
         points: dict[PointKey, Scores] = {("plain", None): scores}
-        return RungResult(step, step * self.task.assignment.config.examples_per_rung, 0.1, points, 1.0, 1.0)
+        return RungResult(
+            step, step * self.task.assignment.config.examples_per_rung, 0.1, points, 1.0, 1.0
+        )
 
     def save_weights(self, result: RungResult) -> None:
         """Do nothing: there are no weights."""
@@ -102,7 +119,12 @@ class HoldOnce:
         self._paused: dict[int, None] = {}  # in the order in which they were paused
 
     def on_rung(
-        self, trial: int, examples_seen: int, standing: Standing, ahead: Sequence[int], can_start: bool
+        self,
+        trial: int,
+        examples_seen: int,
+        standing: Standing,
+        ahead: Sequence[int],
+        can_start: bool,
     ) -> str | None:
         if trial in self._judged:
             return None
@@ -140,7 +162,12 @@ class WatchedSweep(Sweep):
             self.first_placed_at = time.monotonic()
 
     def release(
-        self, number: int, failure: str | None = None, traceback: str | None = None, *, diverged: bool = False
+        self,
+        number: int,
+        failure: str | None = None,
+        traceback: str | None = None,
+        *,
+        diverged: bool = False,
     ) -> None:
         super().release(number, failure, traceback, diverged=diverged)
         self.num_assignments += 1

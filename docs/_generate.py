@@ -70,7 +70,11 @@ def configuration_page() -> str:
         key_table(schema, ""),
     ]
     for title, model in sections(schema):
-        parts += [f"## {title}", code_spans(model.get("description", "")), key_table(model, title.split(",")[0])]
+        parts += [
+            f"## {title}",
+            code_spans(model.get("description", "")),
+            key_table(model, title.split(",")[0]),
+        ]
     parts += [
         "## space",
         "The parameters of a trial. Each is a fixed value, a range `{low, high, log}` or `{choices: ...}`. "
@@ -80,7 +84,10 @@ def configuration_page() -> str:
         "Parameters of a loss are nested under it and do not exist for other losses.",
         losses_table(),
         "### Freezing levels",
-        ", ".join(f"`{level}`" if " " not in level else f"`{level.split()[0]}` with n ≥ 1" for level in FORMS)
+        ", ".join(
+            f"`{level}`" if " " not in level else f"`{level.split()[0]}` with n ≥ 1"
+            for level in FORMS
+        )
         + ". [Freezing](../guides/training.md#freezing) explains what each level freezes.",
     ]
     return "\n\n".join(parts)
@@ -94,7 +101,9 @@ def sections(schema: Schema) -> Iterator[tuple[str, Schema]]:
         yield ", ".join(found), schema["$defs"][name]
 
 
-def collect_paths(model: Schema, definitions: Schema, prefix: str, paths: dict[str, list[str]]) -> None:
+def collect_paths(
+    model: Schema, definitions: Schema, prefix: str, paths: dict[str, list[str]]
+) -> None:
     for key, value in model["properties"].items():
         if name := referred_model(value):
             paths.setdefault(name, []).append(prefix + key)
@@ -119,7 +128,9 @@ def key_table(model: Schema, prefix: str) -> str:
         if referred_model(value):
             path = f"{prefix}.{key}" if prefix else key
             title, paused = next(
-                each for each in sections(SweepConfig.model_json_schema()) if path in each[0].split(", ")
+                each
+                for each in sections(SweepConfig.model_json_schema())
+                if path in each[0].split(", ")
             )
             kind = f"{'list of ' if 'items' in value else ''}[keys below](#{slugify(title, '-')})"
             meaning = meaning or paused["description"]
@@ -133,7 +144,9 @@ def key_table(model: Schema, prefix: str) -> str:
 
 def shown_type(value: Schema) -> str:
     if "anyOf" in value:
-        return " or ".join(shown_type(option) for option in value["anyOf"] if option.get("type") != "null")
+        return " or ".join(
+            shown_type(option) for option in value["anyOf"] if option.get("type") != "null"
+        )
     if "enum" in value:
         return ", ".join(f"`{one}`" for one in value["enum"])
     if "const" in value:
@@ -143,9 +156,16 @@ def shown_type(value: Schema) -> str:
     if value["type"] == "object":
         inner = value.get("additionalProperties")
         return f"mapping of names to {shown_type(inner)}" if isinstance(inner, dict) else "mapping"
-    names = {"string": "text", "boolean": "`true` or `false`", "integer": "whole number", "number": "number"}
+    names = {
+        "string": "text",
+        "boolean": "`true` or `false`",
+        "integer": "whole number",
+        "number": "number",
+    }
     signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
-    limits = [f"{sign}\N{NO-BREAK SPACE}{value[key]}" for key, sign in signs.items() if key in value]
+    limits = [
+        f"{sign}\N{NO-BREAK SPACE}{value[key]}" for key, sign in signs.items() if key in value
+    ]
     return " ".join([names[value["type"]], ", ".join(limits)]).strip()
 
 
@@ -166,9 +186,15 @@ def losses_table() -> str:
     rows = ["| `loss` | meaning | examples | parameters |", "|---|---|---|---|"]
     for name, loss in ALL_LOSSES.items():
         parameters = (
-            f"`{key}`: {parameter.allowed}; default {parameter.default}" for key, parameter in loss.parameters.items()
+            f"`{key}`: {parameter.allowed}; default {parameter.default}"
+            for key, parameter in loss.parameters.items()
         )
-        cells = [f"`{name}`", loss.description, loss.examples.replace("_", " "), "<br>".join(parameters)]
+        cells = [
+            f"`{name}`",
+            loss.description,
+            loss.examples.replace("_", " "),
+            "<br>".join(parameters),
+        ]
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
 
@@ -203,10 +229,14 @@ def commands_page() -> str:
         "`raysweep --version` prints the version, and `raysweep COMMAND --help` prints the help of a command. Invalid input "
         "causes one message and exit code 2, and Ctrl-C exit code 130. `raysweep run` has further "
         "[exit codes](../guides/resume.md#exit-codes).",
-        "\n".join(["| command | summary |", "|---|---|", *starmap(command_row, group.commands.items())]),
+        "\n".join(
+            ["| command | summary |", "|---|---|", *starmap(command_row, group.commands.items())]
+        ),
     ]
     for name, command in group.commands.items():
-        arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
+        arguments = [
+            parameter for parameter in command.params if parameter.param_type_name == "argument"
+        ]
         usage = [f"raysweep {name}", *map(shown_argument, arguments)]
         if len(arguments) < len(command.params):
             usage.append("[OPTIONS]")
@@ -231,8 +261,18 @@ def shown_argument(argument: Any) -> str:
 
 def parameter_row(parameter: Any) -> str:
     is_argument = parameter.param_type_name == "argument"
-    names = parameter.metavar if is_argument else " ".join([parameter.opts[0], parameter.metavar or ""]).strip()
-    default = "required" if parameter.required else "" if parameter.default in (None, "") else f"`{parameter.default}`"
+    names = (
+        parameter.metavar
+        if is_argument
+        else " ".join([parameter.opts[0], parameter.metavar or ""]).strip()
+    )
+    default = (
+        "required"
+        if parameter.required
+        else ""
+        if parameter.default in (None, "")
+        else f"`{parameter.default}`"
+    )
     return f"| `{names}` | {code_spans(parameter.help or '')} | {default} |"
 
 
@@ -250,7 +290,9 @@ def python_page() -> str:
     ]
     for name in sorted(names, key=in_reading_order):
         where = getattr(raysweep, name).__module__
-        parts.append(f"::: {where}.{name}\n    options:\n      heading: raysweep.{name}\n      toc_label: {name}")
+        parts.append(
+            f"::: {where}.{name}\n    options:\n      heading: raysweep.{name}\n      toc_label: {name}"
+        )
     return "\n\n".join(parts)
 
 

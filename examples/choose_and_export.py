@@ -21,7 +21,9 @@ def main(run: str) -> None:
 
     model = SentenceTransformer("chosen-model", device="cpu")  # raysweep is not needed from here on
     queries = model.encode(["the soup was cold", "I loved the soup"])
-    print(f"{model.similarity_fn_name} similarity of two opinions: {model.similarity(queries, queries)[0, 1]:.3f}")
+    print(
+        f"{model.similarity_fn_name} similarity of two opinions: {model.similarity(queries, queries)[0, 1]:.3f}"
+    )
 
 
 if __name__ == "__main__":

@@ -48,7 +48,9 @@ def main() -> None:
     }
     sweep = raysweep.load_sweep("smoke", overrides)
     results = raysweep.run_sweep(sweep, on_progress=print)
-    print(results.trials[["trial", "status", "config_loss", "config_margin"]].to_string(index=False))
+    print(
+        results.trials[["trial", "status", "config_loss", "config_margin"]].to_string(index=False)
+    )
 
 
 if __name__ == "__main__":

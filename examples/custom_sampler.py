@@ -20,7 +20,9 @@ class CoolingSampler(optuna.samplers.RandomSampler):
         param_name: str,
         param_distribution: optuna.distributions.BaseDistribution,
     ) -> Any:
-        if param_name == "learning_rate" and isinstance(param_distribution, optuna.distributions.FloatDistribution):
+        if param_name == "learning_rate" and isinstance(
+            param_distribution, optuna.distributions.FloatDistribution
+        ):
             low, high = param_distribution.low, param_distribution.high
             highest = max(low * 2, high / 2**trial.number)
             param_distribution = optuna.distributions.FloatDistribution(low, highest, log=True)
@@ -31,7 +33,11 @@ def main() -> None:
     overrides = {"name": "cooling", "sampler": "custom_sampler:CoolingSampler", "budget.trials": 2}
     sweep = raysweep.load_sweep("smoke", overrides)
     results = raysweep.run_sweep(sweep, on_progress=print)
-    print(results.trials[["trial", "status", "config_loss", "config_learning_rate"]].to_string(index=False))
+    print(
+        results.trials[["trial", "status", "config_loss", "config_learning_rate"]].to_string(
+            index=False
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -32,7 +32,11 @@ def main() -> None:
     sweep = raysweep.load_sweep("temperatures.yaml")
     print("\n".join(sweep.space.describe()))
     results = raysweep.run_sweep(sweep, on_progress=print)
-    print(results.front[["point", "is_feasible", "dev_polarity", "dev_retention"]].to_string(index=False))
+    print(
+        results.front[["point", "is_feasible", "dev_polarity", "dev_retention"]].to_string(
+            index=False
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -29,10 +29,14 @@ def train(trial: optuna.Trial) -> float:
 def main() -> None:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     sampler = MultiFidelitySampler(seed=0)
-    study = optuna.create_study(sampler=sampler, pruner=optuna.pruners.SuccessiveHalvingPruner(), direction="minimize")
+    study = optuna.create_study(
+        sampler=sampler, pruner=optuna.pruners.SuccessiveHalvingPruner(), direction="minimize"
+    )
     study.optimize(train, n_trials=60)
     num_pruned = len(study.get_trials(states=[optuna.trial.TrialState.PRUNED]))
-    print(f"best of {len(study.trials)} trials, {num_pruned} of them pruned: loss {study.best_value:.4f}")
+    print(
+        f"best of {len(study.trials)} trials, {num_pruned} of them pruned: loss {study.best_value:.4f}"
+    )
     print(f"with {study.best_params}")
 
 

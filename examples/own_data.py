@@ -16,7 +16,12 @@ TICKETS = {
         "please refund {}",
         "why did {} get dearer?",
     ),
-    "delivery": ("{} has not arrived", "the parcel with {} is damaged", "where is {}?", "{} came a week late"),
+    "delivery": (
+        "{} has not arrived",
+        "the parcel with {} is damaged",
+        "where is {}?",
+        "{} came a week late",
+    ),
     "account": (
         "I cannot log in to order {}",
         "reset my password for {}",
@@ -56,7 +61,11 @@ def main() -> None:
         "budget.trials": 2,
     }
     results = raysweep.run_sweep(raysweep.load_sweep("smoke", overrides), on_progress=print)
-    print(results.front[["point", "dev_polarity", "dev_similarity", "config_loss"]].to_string(index=False))
+    print(
+        results.front[["point", "dev_polarity", "dev_similarity", "config_loss"]].to_string(
+            index=False
+        )
+    )
     results.front_figure().save("front.png")
     print(f"run: {results.location}")
 

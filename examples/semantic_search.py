@@ -11,7 +11,9 @@ from sentence_transformers import SentenceTransformer
 NUM_RESULTS = 5
 
 
-def search(model: SentenceTransformer, texts: list[str], query: str) -> tuple[list[int], list[float]]:
+def search(
+    model: SentenceTransformer, texts: list[str], query: str
+) -> tuple[list[int], list[float]]:
     """Return the rows of the most similar texts, best first, and their similarities."""
     documents = model.encode_document(texts)
     similarities = model.similarity(model.encode_query([query]), documents)[0]

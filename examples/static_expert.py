@@ -29,7 +29,9 @@ def write_first_token(folder: Path) -> None:
     """Write MiniLM with the embedding of the first token instead of the mean over tokens."""
     model = SentenceTransformer(str(get_model_path()), device="cpu")
     pooling = Pooling(model.get_embedding_dimension(), pooling_mode="cls")
-    SentenceTransformer(modules=[model[0], pooling], device="cpu").save(str(folder), create_model_card=False)
+    SentenceTransformer(modules=[model[0], pooling], device="cpu").save(
+        str(folder), create_model_card=False
+    )
 
 
 def main() -> None:

@@ -13,7 +13,9 @@ def main(older_run: str) -> None:
     results = raysweep.run_sweep(sweep, warm_start=[older_run], on_progress=print)
     older = raysweep.load_run(older_run)
     for name, run in (("older", older), ("warm", results)):
-        print(f"{name}: {len(run.trials)} trials, best dev P on the front {100 * run.front.dev_polarity.max():.1f}")
+        print(
+            f"{name}: {len(run.trials)} trials, best dev P on the front {100 * run.front.dev_polarity.max():.1f}"
+        )
 
 
 if __name__ == "__main__":

@@ -37,7 +37,9 @@ def exception_line(traceback: str) -> str:
     if not frame_lines:
         return last_line
     after = lines[frame_lines[-1] + 1 :]
-    exception = itertools.dropwhile(lambda line: not line[:1].strip(), after)  # skips empty and indented lines
+    exception = itertools.dropwhile(
+        lambda line: not line[:1].strip(), after
+    )  # skips empty and indented lines
     message = [line.strip() for line in exception if line.strip()]
     if not message:
         return last_line

@@ -18,11 +18,14 @@ ABSENT = "–"  # noqa: RUF001 (an en dash reads as an empty cell)
 # Control characters other than tabs and line ends are shown as Unicode control pictures. The replacement character
 # is shown for control characters without a picture, line separators, direction overrides (which reorder the displayed
 # text) and unpaired surrogates (which cannot be encoded).
-_CONTROL_PICTURES = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n\r"} | {0x7F: "\u2421"}
+_CONTROL_PICTURES = {
+    code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n\r"
+} | {0x7F: "\u2421"}
 _SEPARATORS_AND_DIRECTIONS = (*range(0x2028, 0x202F), *range(0x2066, 0x206A))
 _ESCAPED = {
     **dict.fromkeys(
-        [*range(0x80, 0xA0), *_SEPARATORS_AND_DIRECTIONS, *range(0xD800, 0xE000)], "\N{REPLACEMENT CHARACTER}"
+        [*range(0x80, 0xA0), *_SEPARATORS_AND_DIRECTIONS, *range(0xD800, 0xE000)],
+        "\N{REPLACEMENT CHARACTER}",
     ),
     **_CONTROL_PICTURES,
 }
@@ -39,7 +42,9 @@ class TextTable:
     caption: str = ""
 
 
-def print_table(table: TextTable, *narrower: TextTable, console: "rich.console.Console | None" = None) -> None:
+def print_table(
+    table: TextTable, *narrower: TextTable, console: "rich.console.Console | None" = None
+) -> None:
     """Print the first table that fits the terminal, or the last one if none does.
 
     If the last table does not fit, the terminal wraps its words. Redirected output is as wide as the table.
@@ -60,7 +65,9 @@ def print_table(table: TextTable, *narrower: TextTable, console: "rich.console.C
     console.width = width
     if candidate.caption:
         caption = escape_controls(candidate.caption)
-        console.print(caption, soft_wrap=not console.is_terminal, markup=False, emoji=False, highlight=False)
+        console.print(
+            caption, soft_wrap=not console.is_terminal, markup=False, emoji=False, highlight=False
+        )
 
 
 def _rich_table(table: TextTable) -> "rich.table.Table":
@@ -69,11 +76,16 @@ def _rich_table(table: TextTable) -> "rich.table.Table":
     from rich.text import Text
 
     title = Text(escape_line(table.title)) if table.title else None
-    grid = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    grid = Table(
+        title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True
+    )
     for column in table.columns:
         is_text = column in table.text
         grid.add_column(
-            Text(escape_controls(column)), justify="left" if is_text else "right", no_wrap=not is_text, overflow="fold"
+            Text(escape_controls(column)),
+            justify="left" if is_text else "right",
+            no_wrap=not is_text,
+            overflow="fold",
         )
     for row in table.rows:
         grid.add_row(*(Text(escape_controls(cell)) for cell in row))
@@ -121,5 +133,7 @@ def escape_markdown(text: str) -> str:
     """Escape text for Markdown, on one line and without column separators."""
     for character in "\\`*[]<>|":
         text = text.replace(character, "\\" + character)
-    text = re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\_", text)  # an underscore within a word is not markup
+    text = re.sub(
+        r"(?<![^\W_])_|_(?![^\W_])", r"\_", text
+    )  # an underscore within a word is not markup
     return escape_line(text)

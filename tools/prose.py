@@ -39,7 +39,11 @@ def read_markdown(text: str) -> Iterator[tuple[int, str]]:
 def read_python(text: str) -> Iterator[tuple[int, str]]:
     """Yield docstrings, other literals of five words or more, and comments, with their line numbers."""
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.count(" ") > 3:
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and node.value.count(" ") > 3
+        ):
             yield node.lineno, re.sub(r"`[^`]*`", "X", " ".join(node.value.split()))
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
@@ -51,7 +55,9 @@ def find(path: str) -> Iterator[str]:
     read = read_python if path.endswith(".py") else read_markdown
     with contextlib.suppress(SyntaxError, ValueError):
         for line, sentence in read(Path(path).read_text(encoding="utf-8")):
-            if names := [name for name, pattern in PATTERNS.items() if re.search(pattern, sentence)]:
+            if names := [
+                name for name, pattern in PATTERNS.items() if re.search(pattern, sentence)
+            ]:
                 yield f"{path}:{line}: {', '.join(names)}: {sentence.strip()[:120]}"
 
 

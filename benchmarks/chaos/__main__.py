@@ -62,14 +62,19 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = measure.parser("benchmarks.chaos", __doc__)
     parser.add_argument(
-        "--case", action="append", choices=list(CASES), help="only this case; may be given several times"
+        "--case",
+        action="append",
+        choices=list(CASES),
+        help="only this case; may be given several times",
     )
     parser.add_argument("--times", type=int, default=10, help="faults of each case; with --quick 1")
     return parser.parse_args()
 
 
 def _run(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    setting = Setting(folder, str(folder / "prepared" / "artifacts"), 1 if arguments.quick else arguments.times)
+    setting = Setting(
+        folder, str(folder / "prepared" / "artifacts"), 1 if arguments.quick else arguments.times
+    )
     prepares.prepare(folder / "prepared", prepares.OPTIONS)
     outcomes = {}
     for name in arguments.case or ([QUICK] if arguments.quick else CASES):
@@ -80,10 +85,18 @@ def _run(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
         print(measure.table(HEADER, [[name, *outcomes[name].row]]), flush=True)
     num_faults = sum(outcome.num_faults for outcome in outcomes.values())
     ratio = sum(outcome.num_accounted for outcome in outcomes.values()) / max(num_faults, 1)
-    print("\n" + measure.table(HEADER, [[name, *outcome.row] for name, outcome in outcomes.items()]))
-    print(f"\nratio: {ratio:.3f} (of {num_faults} faults, those after which every trial was accounted for once)")
+    print(
+        "\n" + measure.table(HEADER, [[name, *outcome.row] for name, outcome in outcomes.items()])
+    )
+    print(
+        f"\nratio: {ratio:.3f} (of {num_faults} faults, those after which every trial was accounted for once)"
+    )
     cases = {name: outcome.figures for name, outcome in outcomes.items()}
-    return {"ratio": ratio, "ratio_of": ["faults with every trial accounted for", "faults"], "cases": cases}
+    return {
+        "ratio": ratio,
+        "ratio_of": ["faults with every trial accounted for", "faults"],
+        "cases": cases,
+    }
 
 
 if __name__ == "__main__":

@@ -11,7 +11,13 @@ from typing import Any
 from benchmarks import measure
 from benchmarks.chaos import prepares
 from benchmarks.chaos.outcomes import Outcome, Recovery, Setting, outcome
-from benchmarks.chaos.sweeps import SweepProcess, num_rungs, start_seconds, wait_for_calm, wait_for_rung
+from benchmarks.chaos.sweeps import (
+    SweepProcess,
+    num_rungs,
+    start_seconds,
+    wait_for_calm,
+    wait_for_rung,
+)
 
 OUTAGE_SECONDS = 60.0
 TRIALS, RUNGS = 4, 6

@@ -58,7 +58,9 @@ def _fault_often(setting: Setting, case: str, fault: Callable[[Path], None]) -> 
                 code = sweep.end()
         slowest = max(recoveries, default=0.0)
         result = Outcome(
-            num_faults, find_problems(plan), notes={"attempts": attempts, "most_to_recover": round(slowest, 1)}
+            num_faults,
+            find_problems(plan),
+            notes={"attempts": attempts, "most_to_recover": round(slowest, 1)},
         )
         if slowest > MOST_RECOVERY_SECONDS:
             result.problems.append("a recovery took too long")

@@ -40,7 +40,9 @@ def kill_drivers(setting: Setting) -> Outcome:
 
 def kill_drivers_of_two_objectives(setting: Setting) -> Outcome:
     """Send SIGKILL to the driver of a sweep with polarity and similarity as two objectives."""
-    return _end_often(setting, "driver-two", signal.SIGKILL, ["--objective.proposals=both", "--sampler=tpe"])
+    return _end_often(
+        setting, "driver-two", signal.SIGKILL, ["--objective.proposals=both", "--sampler=tpe"]
+    )
 
 
 def kill_heads(setting: Setting) -> Outcome:
@@ -82,7 +84,9 @@ def kill_control_stores(setting: Setting) -> Outcome:
             until = time.monotonic() + SECONDS_TO_REPORT
             while plan.output.read_text().count(TO_RESUME) == num_reports:
                 if time.monotonic() > until:
-                    result.problems.append(f"no report after fault {result.num_faults}: {sweep.tail}")
+                    result.problems.append(
+                        f"no report after fault {result.num_faults}: {sweep.tail}"
+                    )
                     break
                 time.sleep(1.0)
     result.notes["most_seconds_to_exit"] = round(max(exits, default=0.0), 1)
@@ -110,7 +114,9 @@ def change_clocks(setting: Setting) -> Outcome:
                 num_before = num_rungs(plan)
                 began = time.monotonic()
                 wait_for_rung(sweep, num_before)
-                result.notes.setdefault("seconds_to_a_rung", []).append(round(time.monotonic() - began))
+                result.notes.setdefault("seconds_to_a_rung", []).append(
+                    round(time.monotonic() - began)
+                )
                 time.sleep(draw.uniform(0, MOST_CALM_SECONDS))
                 _strike(sweep, signal.SIGKILL)
                 result.num_faults += 1
@@ -127,7 +133,9 @@ def _finish(plan: Plan, result: Outcome) -> Outcome:
     return result
 
 
-def _end_often(setting: Setting, case: str, number: int | None, options: Sequence[str] = ()) -> Outcome:
+def _end_often(
+    setting: Setting, case: str, number: int | None, options: Sequence[str] = ()
+) -> Outcome:
     """Run a sweep whose driver is ended at random moments and restarted by the same command each time."""
     draw = random.Random(case)
     plan = setting.plan(case, TRIALS, RUNGS, ["--resources.num_cpus=2", *options])
@@ -151,7 +159,9 @@ def _end_often(setting: Setting, case: str, number: int | None, options: Sequenc
             code = sweep.process.returncode
             if winds_up and code not in (0, EXIT_CODE_WHEN_INTERRUPTED):
                 result.problems.append(f"exit code {code}")
-            left = wait_until_gone([process for process in tree if process not in spared], SECONDS_TO_VANISH)
+            left = wait_until_gone(
+                [process for process in tree if process not in spared], SECONDS_TO_VANISH
+            )
             if winds_up:
                 result.problems += [f"left: {_title(process)}" for process in left]
             else:  # Ray's own have to notice first that the driver has gone
@@ -161,7 +171,9 @@ def _end_often(setting: Setting, case: str, number: int | None, options: Sequenc
     _finish(plan, result)
     if late:
         result.notes["later_than_15_s"] = late
-    result.problems += [f"left: {_title(process)}" for process in wait_until_gone(rays_own, SECONDS_OF_AGENTS)]
+    result.problems += [
+        f"left: {_title(process)}" for process in wait_until_gone(rays_own, SECONDS_OF_AGENTS)
+    ]
     if winds_up:
         slowest = max(exits, default=0.0)
         result.notes["most_seconds_to_exit"] = round(slowest, 1)

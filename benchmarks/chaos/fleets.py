@@ -58,7 +58,9 @@ def break_nodes(setting: Setting) -> Outcome:
     broken.mkdir()
     (broken / "sitecustomize.py").write_text(BROKEN_INSTALLATION)
     with nodes(1) as cluster:
-        cluster.add({"PYTHONPATH": os.pathsep.join([str(broken), os.environ.get("PYTHONPATH", "")])})
+        cluster.add(
+            {"PYTHONPATH": os.pathsep.join([str(broken), os.environ.get("PYTHONPATH", "")])}
+        )
         return _sweep_often(setting, "bad-node", cluster, SweepProcess.end, EXCLUDED)
 
 
@@ -86,18 +88,26 @@ def fill_caches(setting: Setting) -> Outcome:
         if not is_mounted:
             return Outcome(0, [], notes=MAY_NOT_MOUNT)
         cluster.add({CACHE: str(filler.parent)})
-        return _sweep_often(in_bucket, "node-disk", cluster, free_later, PAUSED, before=empty_and_fill)
+        return _sweep_often(
+            in_bucket, "node-disk", cluster, free_later, PAUSED, before=empty_and_fill
+        )
 
 
 def use_up_memory(setting: Setting) -> Outcome:
     """Use up the machine's memory until Ray kills a trial's process for it, repeatedly."""
     limit = (_used_bytes() + ROOM_BYTES) / _total_bytes()
-    with mock.patch.dict(os.environ, {"RAY_memory_usage_threshold": f"{limit:.3f}"}), nodes(1) as cluster:
+    with (
+        mock.patch.dict(os.environ, {"RAY_memory_usage_threshold": f"{limit:.3f}"}),
+        nodes(1) as cluster,
+    ):
         options = (f"--resources.address={cluster.address}",)
         plan = setting.plan("memory", MEMORY_TRIALS * setting.times, MEMORY_RUNGS, options)
         sign = "ran low on memory"
         return sweep_with_faults(
-            plan, setting.times, lambda sweep: _use_up_memory(cluster, sweep), killed_for_memory=sign
+            plan,
+            setting.times,
+            lambda sweep: _use_up_memory(cluster, sweep),
+            killed_for_memory=sign,
         )
 
 

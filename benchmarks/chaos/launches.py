@@ -16,7 +16,11 @@ LAUNCH_SECONDS = 310.0
 NODE_TYPES = {"cpu": {"resources": {"CPU": 1}, "max_workers": 2}}
 SCARCE_TYPES = {
     "cpu": {"resources": {"CPU": 1}, "max_workers": 1},
-    "spot": {"resources": {"CPU": 1}, "max_workers": 7, "node_config": {"spot": True}},  # the cloud has none
+    "spot": {
+        "resources": {"CPU": 1},
+        "max_workers": 7,
+        "node_config": {"spot": True},
+    },  # the cloud has none
 }
 TRIALS, RUNGS = 4, 2
 
@@ -40,15 +44,21 @@ def launch_slowly(setting: Setting) -> Outcome:
 def lack_nodes(setting: Setting) -> Outcome:
     """Prepare and run one sweep on a cluster of up to eight nodes that gets only one; ignores ``times``."""
     with _autoscaled(setting, "scarce", SCARCE_TYPES, launch_seconds=0) as address:
-        unprepared = dataclasses.replace(setting, artifacts=str(setting.folder / "scarce-artifacts"))
+        unprepared = dataclasses.replace(
+            setting, artifacts=str(setting.folder / "scarce-artifacts")
+        )
         options = (f"--resources.address={address}", "--resources.max_concurrent_trials=8")
         plan = unprepared.plan("scarce", TRIALS, RUNGS, options)
         began = time.monotonic()
         with SweepProcess(plan) as sweep:
             code = sweep.end()
         seconds = time.monotonic() - began
-    waiting_lines = [line for line in plan.output.read_text().splitlines() if "waiting for resources" in line]
-    result = Outcome(1, find_problems(plan), notes={"seconds": round(seconds), "waiting_lines": waiting_lines})
+    waiting_lines = [
+        line for line in plan.output.read_text().splitlines() if "waiting for resources" in line
+    ]
+    result = Outcome(
+        1, find_problems(plan), notes={"seconds": round(seconds), "waiting_lines": waiting_lines}
+    )
     if code:
         result.problems.append(f"the driver ended with {code}: {sweep.tail}")
     if not waiting_lines:
@@ -57,7 +67,9 @@ def lack_nodes(setting: Setting) -> Outcome:
 
 
 @contextmanager
-def _autoscaled(setting: Setting, case: str, node_types: Mapping[str, Any], launch_seconds: float) -> Iterator[str]:
+def _autoscaled(
+    setting: Setting, case: str, node_types: Mapping[str, Any], launch_seconds: float
+) -> Iterator[str]:
     """Yield the address of a cluster whose autoscaler adds nodes of these types."""
     sys.path.insert(0, str(measure.ROOT / "tests"))  # whose cluster of fake nodes this is
     autoscaled = importlib.import_module("support.autoscaled").autoscaled

@@ -59,7 +59,11 @@ class Nodes:
 
     def death_of(self, actor: Actor) -> float:
         """Return the wall-clock time at which Ray reported the death of an actor, or 0."""
-        return next(actor_state.died_at for actor_state, _ in self._actors() if actor_state.actor_id == actor.actor_id)
+        return next(
+            actor_state.died_at
+            for actor_state, _ in self._actors()
+            if actor_state.actor_id == actor.actor_id
+        )
 
     def _actors(self) -> Iterator[tuple[Actor, str]]:
         import ray
@@ -121,8 +125,12 @@ def kill(pid: int) -> None:
 
 def workers_below(pid: int) -> list[int]:
     """Return Ray's worker processes among a driver's descendants, without its agents, whose death kills a node."""
-    listed = subprocess.run(["ps", "-eo", "pid=,args="], capture_output=True, text=True, check=True).stdout
-    titles = {int(line.split(maxsplit=1)[0]): line.split(maxsplit=1)[1] for line in listed.splitlines()}
+    listed = subprocess.run(
+        ["ps", "-eo", "pid=,args="], capture_output=True, text=True, check=True
+    ).stdout
+    titles = {
+        int(line.split(maxsplit=1)[0]): line.split(maxsplit=1)[1] for line in listed.splitlines()
+    }
     titles_by_pid = {process: titles.get(process, "") for process in measure.process_tree(pid)}
     return [
         process

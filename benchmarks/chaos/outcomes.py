@@ -57,7 +57,11 @@ class Outcome:
 
     @property
     def figures(self) -> dict[str, Any]:
-        counts = {"faults": self.num_faults, "accounted": self.num_accounted, "problems": self.problems}
+        counts = {
+            "faults": self.num_faults,
+            "accounted": self.num_accounted,
+            "problems": self.problems,
+        }
         return counts | (self._times if self.recoveries else {}) | self.notes
 
     @property
@@ -77,7 +81,11 @@ class Outcome:
         if self.recoveries:
             again = [recovery.seconds for recovery in self.recoveries]
             noticed = [recovery.reported_at - recovery.struck_at for recovery in self.recoveries]
-            cells += [f"{statistics.median(noticed):.1f}", f"{statistics.median(again):.1f}", f"{max(again):.1f}"]
+            cells += [
+                f"{statistics.median(noticed):.1f}",
+                f"{statistics.median(again):.1f}",
+                f"{max(again):.1f}",
+            ]
             cells += [f"{self.start_seconds:.1f}"]
         else:
             cells += ["", "", "", ""]

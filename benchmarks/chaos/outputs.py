@@ -55,7 +55,9 @@ def kill_exports(setting: Setting) -> Outcome:
             shutil.rmtree(target)
         _seconds(command)
         if digests(target) != expected or len(list(target.parent.iterdir())) > 1:
-            problems.append(f"export {number}: not completed by the same command: {list(target.parent.iterdir())}")
+            problems.append(
+                f"export {number}: not completed by the same command: {list(target.parent.iterdir())}"
+            )
         shutil.rmtree(target)
     notes = {"seconds_of_an_export": round(seconds, 1), "complete_when_killed": num_complete}
     return Outcome(setting.times, problems, notes=notes)

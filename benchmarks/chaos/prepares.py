@@ -12,7 +12,10 @@ from benchmarks.chaos.nodes import Nodes, kill, nodes, workers_below
 from benchmarks.chaos.outcomes import Outcome, Setting
 from benchmarks.chaos.sweeps import LIMIT_SECONDS, POLL_SECONDS
 
-OPTIONS = ["--resources.num_cpus=2", "--space.loss=cosine_similarity"]  # for the sweeps of all cases
+OPTIONS = [
+    "--resources.num_cpus=2",
+    "--space.loss=cosine_similarity",
+]  # for the sweeps of all cases
 NUM_NODES = 3
 MOST_DELAY_SECONDS = 10.0
 
@@ -39,7 +42,9 @@ def kill_prepare_nodes(setting: Setting) -> Outcome:
             _replace_some_node(cluster, draw)
             return True
 
-        return _strike_often(setting, "prepare-node", [f"--resources.address={cluster.address}"], strike, draw)
+        return _strike_often(
+            setting, "prepare-node", [f"--resources.address={cluster.address}"], strike, draw
+        )
 
 
 def _replace_some_node(cluster: Nodes, draw: random.Random) -> None:
@@ -48,7 +53,11 @@ def _replace_some_node(cluster: Nodes, draw: random.Random) -> None:
 
 
 def _strike_often(
-    setting: Setting, case: str, options: list[str], strike: Callable[[int], bool], draw: random.Random
+    setting: Setting,
+    case: str,
+    options: list[str],
+    strike: Callable[[int], bool],
+    draw: random.Random,
 ) -> Outcome:
     """Prepare ``times`` times, each with a fault at a random moment after the sentences exist."""
     prepare(setting.folder / case / "whole", options)
@@ -78,13 +87,24 @@ def prepare(place: Path | str, options: list[str]) -> None:
 
 
 def _command(place: Path | str, options: list[str]) -> list[str]:
-    return [sys.executable, "-m", "raysweep", "prepare", "smoke", f"--storage.runs={place}", *options]
+    return [
+        sys.executable,
+        "-m",
+        "raysweep",
+        "prepare",
+        "smoke",
+        f"--storage.runs={place}",
+        *options,
+    ]
 
 
 def digests(folder: Path) -> dict[str, str]:
     """Return the digests of all files in a folder."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in files
+    }
 
 
 def _artifacts(place: Path) -> dict[str, str]:

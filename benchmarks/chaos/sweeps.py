@@ -28,7 +28,8 @@ LIMIT_SECONDS = 900.0
 CALM_RUNGS = 3
 FIRST_TRIALS = 3  # which start together
 SECONDS_TO_VANISH = 15.0  # for Ray's processes, once the driver has gone
-SECONDS_OF_AGENTS = 120.0  # of Ray's, which run nothing, and try for a minute to report that their node has died
+# of Ray's, which run nothing, and try for a minute to report that their node has died
+SECONDS_OF_AGENTS = 120.0
 
 SPACE: Mapping[str, str] = {
     "space.loss": "cosine_similarity",
@@ -59,9 +60,23 @@ class Plan:
         """The command that starts and resumes the run."""
         settings = [f"--{key}={value}" for key, value in SPACE.items()]
         budget = [f"--budget.trials={self.trials}", f"--budget.rungs={self.rungs}"]
-        places = [f"--storage.runs={self.bucket or self.folder}", f"--storage.artifacts={self.artifacts}"]
+        places = [
+            f"--storage.runs={self.bucket or self.folder}",
+            f"--storage.artifacts={self.artifacts}",
+        ]
         name = ["--name=chaos", "--resume-or-start"]
-        return [sys.executable, "-m", "raysweep", "run", "smoke", *name, *settings, *budget, *places, *self.options]
+        return [
+            sys.executable,
+            "-m",
+            "raysweep",
+            "run",
+            "smoke",
+            *name,
+            *settings,
+            *budget,
+            *places,
+            *self.options,
+        ]
 
     @property
     def run(self) -> Folder:
@@ -207,16 +222,22 @@ def start_seconds(plan: Plan) -> float:
 def find_problems(plan: Plan) -> list[str]:
     """Return why not every trial is accounted for exactly once; empty if each is."""
     problems = []
-    begun, ended = (Counter(event["trial"] for event in of_kind(plan.run, kind)) for kind in ("trial", "end"))
+    begun, ended = (
+        Counter(event["trial"] for event in of_kind(plan.run, kind)) for kind in ("trial", "end")
+    )
     expected = Counter(range(plan.trials))
     if begun != expected:
         problems.append(f"trials begun: {dict(begun)}")
     if ended != expected:
         problems.append(f"trials ended: {dict(ended)}")
     rungs = Counter((event["trial"], event["step"]) for event in of_kind(plan.run, "rung"))
-    every_rung = Counter((trial, step) for trial in range(plan.trials) for step in range(1, plan.rungs + 1))
+    every_rung = Counter(
+        (trial, step) for trial in range(plan.trials) for step in range(1, plan.rungs + 1)
+    )
     if rungs != every_rung:
-        problems.append(f"rungs missing: {sorted(every_rung - rungs)}, doubled: {sorted(rungs - every_rung)}")
+        problems.append(
+            f"rungs missing: {sorted(every_rung - rungs)}, doubled: {sorted(rungs - every_rung)}"
+        )
     problems += _after_the_end(plan.run)
     problems += [
         f"trial {event['trial']}: {event['reason']}"

@@ -36,7 +36,9 @@ def kill_trials(setting: Setting) -> Outcome:
 
 def freeze_trials(setting: Setting) -> Outcome:
     """Send SIGSTOP to the process of a running trial, which the sweep then detects and kills."""
-    result = _strike_often(setting, "frozen", lambda _, actor: stop(actor.pid), trials_for_each=TRIALS_FOR_A_FREEZE)
+    result = _strike_often(
+        setting, "frozen", lambda _, actor: stop(actor.pid), trials_for_each=TRIALS_FOR_A_FREEZE
+    )
     result.notes["most_from_freezing"] = round(
         max(recovery.again_at - recovery.struck_at for recovery in result.recoveries), 1
     )
@@ -72,7 +74,10 @@ def _strike_often(
     """Run a sweep with ``times`` faults, one after the other; each lost node is replaced."""
     draw = random.Random(case)
     with nodes(SLOTS + spare) as cluster:
-        options = (f"--resources.address={cluster.address}", f"--resources.max_concurrent_trials={SLOTS}")
+        options = (
+            f"--resources.address={cluster.address}",
+            f"--resources.max_concurrent_trials={SLOTS}",
+        )
         plan = setting.plan(case, SLOTS + trials_for_each * setting.times, RUNGS, options)
         recoveries = []
         with SweepProcess(plan) as sweep:
@@ -118,12 +123,18 @@ def _has_rung(later: list[dict[str, object]], trial: int) -> bool:
 def kill_idle(setting: Setting) -> Outcome:
     """Send SIGKILL to a process whose trial has just ended, before the next one."""
     with nodes(1) as cluster:
-        plan = setting.plan("idle", 2 * setting.times + 1, 1, (f"--resources.address={cluster.address}",))
+        plan = setting.plan(
+            "idle", 2 * setting.times + 1, 1, (f"--resources.address={cluster.address}",)
+        )
         sign = "its worker ended before the trial started"
-        return sweep_with_faults(plan, setting.times, lambda sweep: _kill_idle(cluster, sweep), killed_while_idle=sign)
+        return sweep_with_faults(
+            plan, setting.times, lambda sweep: _kill_idle(cluster, sweep), killed_while_idle=sign
+        )
 
 
-def sweep_with_faults(plan: Plan, times: int, fault: Callable[[SweepProcess], Recovery], **signs: str) -> Outcome:
+def sweep_with_faults(
+    plan: Plan, times: int, fault: Callable[[SweepProcess], Recovery], **signs: str
+) -> Outcome:
     """Run a sweep with ``times`` faults. The notes count how often its output has each of the ``signs``."""
     with SweepProcess(plan) as sweep:
         recoveries = [fault(sweep) for _ in range(times)]

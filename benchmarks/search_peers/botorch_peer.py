@@ -46,7 +46,9 @@ class QLogNehvi:
         if number == len(self._recording.trials):
             return None
         is_warm = len(self._ended) >= NUM_RANDOM
-        place = self._best_place() if is_warm else self._random.random(self._encoding.width).tolist()
+        place = (
+            self._best_place() if is_warm else self._random.random(self._encoding.width).tolist()
+        )
         params = self._encoding.decode(place)
         self._begun.append(place)
         return number, self._recording.space.draw(Given(params))
@@ -70,7 +72,10 @@ class QLogNehvi:
         scores = torch.tensor(list(self._ended.values()), dtype=torch.double)
         running = [place for trial, place in enumerate(self._begun) if trial not in self._ended]
         with warnings.catch_warnings(action="ignore"):
-            models = [SingleTaskGP(seen, column[:, None], outcome_transform=Standardize(1)) for column in scores.T]
+            models = [
+                SingleTaskGP(seen, column[:, None], outcome_transform=Standardize(1))
+                for column in scores.T
+            ]
             model = ModelListGP(*models)
             fit_gpytorch_mll(SumMarginalLogLikelihood(model.likelihood, model))
             acquisition = qLogNoisyExpectedHypervolumeImprovement(
@@ -78,17 +83,25 @@ class QLogNehvi:
                 ref_point=list(self._recording.reference_point),
                 X_baseline=seen,
                 X_pending=torch.tensor(running, dtype=torch.double) if running else None,
-                sampler=SobolQMCNormalSampler(torch.Size([NUM_DRAWS]), seed=int(self._random.integers(2**31))),
+                sampler=SobolQMCNormalSampler(
+                    torch.Size([NUM_DRAWS]), seed=int(self._random.integers(2**31))
+                ),
                 prune_baseline=True,
             )
-            bounds = torch.tensor([[0.0], [1.0]], dtype=torch.double).expand(2, self._encoding.width)
+            bounds = torch.tensor([[0.0], [1.0]], dtype=torch.double).expand(
+                2, self._encoding.width
+            )
             best, _ = optimize_acqf(
                 acquisition,
                 bounds=bounds,
                 q=1,
                 num_restarts=NUM_RESTARTS,
                 raw_samples=NUM_RAW_SAMPLES,
-                options={"seed": int(self._random.integers(2**31)), "maxiter": 50, "batch_limit": NUM_RESTARTS},
+                options={
+                    "seed": int(self._random.integers(2**31)),
+                    "maxiter": 50,
+                    "batch_limit": NUM_RESTARTS,
+                },
             )
         place: list[float] = best[0].tolist()
         return place

@@ -27,7 +27,9 @@ def flat(space: Space) -> list[Flat]:
     return list(_flat(space.parameters, "", None, None))
 
 
-def _flat(parameters: Parameters, prefix: str, parent: str | None, option: Scalar | None) -> Iterator[Flat]:
+def _flat(
+    parameters: Parameters, prefix: str, parent: str | None, option: Scalar | None
+) -> Iterator[Flat]:
     for name, parameter in parameters.items():
         full_name = prefix + name
         if isinstance(parameter, Range):
@@ -60,5 +62,7 @@ def indexed(parameters: list[Flat], params: Mapping[str, Any]) -> dict[str, Any]
     for entry in parameters:
         if entry.name in params:
             value = params[entry.name]
-            made[entry.name] = entry.options.index(value) if isinstance(entry.parameter, Choices) else value
+            made[entry.name] = (
+                entry.options.index(value) if isinstance(entry.parameter, Choices) else value
+            )
     return made

@@ -42,7 +42,9 @@ class OptunaTwoObjectives(_Study):
     """Two objectives, which Optuna does not prune: every trial runs to its end and counts with its best point."""
 
     def __init__(self, recording: RecordedSweep, sampler: optuna.samplers.BaseSampler) -> None:
-        super().__init__(recording, optuna.create_study(directions=["maximize", "maximize"], sampler=sampler))
+        super().__init__(
+            recording, optuna.create_study(directions=["maximize", "maximize"], sampler=sampler)
+        )
 
     def on_rung(self, trial: int, budget: int, points: Points, ahead: Sequence[int]) -> bool:
         self._shown.add(trial, points)
@@ -56,10 +58,15 @@ class OptunaPruned(_Study):
     """One objective, the trial's area, reported at every rung to a pruner."""
 
     def __init__(
-        self, recording: RecordedSweep, sampler: optuna.samplers.BaseSampler, pruner: optuna.pruners.BasePruner
+        self,
+        recording: RecordedSweep,
+        sampler: optuna.samplers.BaseSampler,
+        pruner: optuna.pruners.BasePruner,
     ) -> None:
         # Hyperband tells its brackets by the study's name, which would be another in every run.
-        study = optuna.create_study(direction="maximize", sampler=sampler, pruner=pruner, study_name="search")
+        study = optuna.create_study(
+            direction="maximize", sampler=sampler, pruner=pruner, study_name="search"
+        )
         super().__init__(recording, study)
 
     def on_rung(self, trial: int, budget: int, points: Points, ahead: Sequence[int]) -> bool:
@@ -70,7 +77,9 @@ class OptunaPruned(_Study):
 
     def on_rest(self, trial: int, completed: bool) -> None:
         state = TrialState.COMPLETE if completed else TrialState.PRUNED
-        self._study.tell(self._proposals[trial], self._shown.area(trial) if completed else None, state=state)
+        self._study.tell(
+            self._proposals[trial], self._shown.area(trial) if completed else None, state=state
+        )
 
 
 def halving(factor: int) -> optuna.pruners.BasePruner:
@@ -79,4 +88,6 @@ def halving(factor: int) -> optuna.pruners.BasePruner:
 
 def hyperband(recording: RecordedSweep, factor: int) -> optuna.pruners.BasePruner:
     """Return Optuna's Hyperband. With TPE it resembles BOHB: the sampler learns from each bracket's trials separately."""
-    return optuna.pruners.HyperbandPruner(min_resource=1, max_resource=longest(recording), reduction_factor=factor)
+    return optuna.pruners.HyperbandPruner(
+        min_resource=1, max_resource=longest(recording), reduction_factor=factor
+    )

@@ -23,12 +23,20 @@ class Tune:
     failed, which its sampler ignores, and receives the values to suggest.
     """
 
-    def __init__(self, recording: RecordedSweep, seed: int, factor: int, aim: Literal["area", "sum"]) -> None:
+    def __init__(
+        self, recording: RecordedSweep, seed: int, factor: int, aim: Literal["area", "sum"]
+    ) -> None:
         self._recording, self._shown, self._aim = recording, Shown(recording), aim
         score: Any = {"metric": "score", "mode": "max"}
-        self._searcher: Any = OptunaSearch(recording.space.draw, **score, sampler=multivariate_tpe(seed))
-        self._scheduler: Any = ASHAScheduler("time", **score, max_t=longest(recording), reduction_factor=factor)
-        self._trials: list[Any] = []  # the scheduler reads nothing but their names, and nothing of Tune's controller
+        self._searcher: Any = OptunaSearch(
+            recording.space.draw, **score, sampler=multivariate_tpe(seed)
+        )
+        self._scheduler: Any = ASHAScheduler(
+            "time", **score, max_t=longest(recording), reduction_factor=factor
+        )
+        self._trials: list[
+            Any
+        ] = []  # the scheduler reads nothing but their names, and nothing of Tune's controller
 
     def ask(self) -> Asked:
         number = len(self._trials)
@@ -59,7 +67,9 @@ class Tune:
             "time": budget / self._recording.first_budget,
             "training_iteration": iteration,
         }
-        stops: bool = self._scheduler.on_trial_result(None, run, run.last_result) == TrialScheduler.STOP
+        stops: bool = (
+            self._scheduler.on_trial_result(None, run, run.last_result) == TrialScheduler.STOP
+        )
         if not stops:
             self._searcher.on_trial_result(run.trial_id, run.last_result)
         return stops
@@ -98,8 +108,13 @@ class Halved:
         self._peer.on_rung(trial, budget, points, ahead)
         self._shown.add(trial, points)
         run = self._trials[trial]
-        run.last_result = {"score": self._shown.area(trial), "time": budget / self._recording.first_budget}
-        stops: bool = self._scheduler.on_trial_result(None, run, run.last_result) == TrialScheduler.STOP
+        run.last_result = {
+            "score": self._shown.area(trial),
+            "time": budget / self._recording.first_budget,
+        }
+        stops: bool = (
+            self._scheduler.on_trial_result(None, run, run.last_result) == TrialScheduler.STOP
+        )
         return stops
 
     def on_rest(self, trial: int, completed: bool) -> None:

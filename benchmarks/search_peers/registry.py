@@ -98,10 +98,16 @@ def entries() -> list[Entry]:
         *_optuna(),
         *_ray_tune(),
         *_syne_tune(),
-        _other("SMAC3 Hyperband, ParEGO", "smac", "smac_peer", lambda module: module.Smac, is_slow=True),
+        _other(
+            "SMAC3 Hyperband, ParEGO", "smac", "smac_peer", lambda module: module.Smac, is_slow=True
+        ),
         *_halved(
             _other(
-                "BoTorch qLogNEHVI, P and S", "botorch", "botorch_peer", lambda module: module.QLogNehvi, is_slow=True
+                "BoTorch qLogNEHVI, P and S",
+                "botorch",
+                "botorch_peer",
+                lambda module: module.QLogNehvi,
+                is_slow=True,
             )
         ),
         _base("random", listed.shuffled),
@@ -119,7 +125,9 @@ def _own(name: str, settings: SearchSettings) -> Entry:
     )
 
 
-def _base(name: str, order: Callable[[RecordedSweep, int], Sequence[int]], *, is_seeded: bool = True) -> Entry:
+def _base(
+    name: str, order: Callable[[RecordedSweep, int], Sequence[int]], *, is_seeded: bool = True
+) -> Entry:
     return Entry(
         name,
         lambda recording, seed: listed.Listed(recording, order(recording, seed)),
@@ -130,7 +138,9 @@ def _base(name: str, order: Callable[[RecordedSweep, int], Sequence[int]], *, is
 
 
 def _optuna() -> list[Entry]:
-    def two(name: str, make: Callable[[int], optuna.samplers.BaseSampler], *, is_slow: bool = False) -> Entry:
+    def two(
+        name: str, make: Callable[[int], optuna.samplers.BaseSampler], *, is_slow: bool = False
+    ) -> Entry:
         return Entry(
             f"Optuna {name}, P and S",
             lambda recording, seed: optuna_peers.OptunaTwoObjectives(recording, make(seed)),
@@ -140,7 +150,10 @@ def _optuna() -> list[Entry]:
         )
 
     def pruned(
-        name: str, make: Callable[[RecordedSweep], optuna.pruners.BasePruner], *, needs_rungs: bool = True
+        name: str,
+        make: Callable[[RecordedSweep], optuna.pruners.BasePruner],
+        *,
+        needs_rungs: bool = True,
     ) -> Entry:
         return Entry(
             f"Optuna TPE on area, {name}",
@@ -153,7 +166,9 @@ def _optuna() -> list[Entry]:
         )
 
     return [
-        pruned("HyperBand 2", lambda recording: optuna_peers.hyperband(recording, 2), needs_rungs=False),
+        pruned(
+            "HyperBand 2", lambda recording: optuna_peers.hyperband(recording, 2), needs_rungs=False
+        ),
         pruned("HyperBand (3)", lambda recording: optuna_peers.hyperband(recording, 3)),
         pruned("halving 2", lambda recording: optuna_peers.halving(2)),
         *_halved(two("TPE", optuna_peers.multivariate_tpe)),
@@ -168,7 +183,11 @@ def _halved(entry: Entry) -> list[Entry]:
         return [entry]
     make = entry.make
     name = f"{entry.name}, ASHA {HALVING}"
-    halved = replace(entry, name=name, make=lambda recording, seed: Halved(recording, make(recording, seed), HALVING))
+    halved = replace(
+        entry,
+        name=name,
+        make=lambda recording, seed: Halved(recording, make(recording, seed), HALVING),
+    )
     return [entry, replace(halved, needs_rungs=True)]
 
 
@@ -191,7 +210,12 @@ def _syne_tune() -> list[Entry]:
         peer("BOHB on area, 2", _with(lambda module: module.bohb, 2)),
         needs_rungs(peer("BOHB on area, (3)", _with(lambda module: module.bohb, 3))),
         peer("MOASHA 2, ranks", lambda module: lambda recording, seed: module.moasha(recording, 2)),
-        needs_rungs(peer("MOASHA (3), ranks", lambda module: lambda recording, seed: module.moasha(recording, 3))),
+        needs_rungs(
+            peer(
+                "MOASHA (3), ranks",
+                lambda module: lambda recording, seed: module.moasha(recording, 3),
+            )
+        ),
         peer("regularized evolution, P and S", lambda module: module.regularized_evolution),
         peer("EHVI, P and S", lambda module: module.Ehvi, is_slow=True),
     ]
@@ -202,12 +226,20 @@ def _with(find: Callable[[Any], Callable[..., Peer]], *more: Any) -> Callable[[A
     return lambda module: lambda recording, seed: find(module)(recording, seed, *more)
 
 
-def _other(name: str, library: str, module: str, find: Callable[[Any], Make], *, is_slow: bool = False) -> Entry:
+def _other(
+    name: str, library: str, module: str, find: Callable[[Any], Make], *, is_slow: bool = False
+) -> Entry:
     """Return a row whose library may be missing."""
     try:
         imported = importlib.import_module(f"benchmarks.search_peers.{module}")
     except ImportError as error:
-        return Entry(name, None, library=library, is_slow=is_slow, missing=f"not installed ({error.name or library})")
+        return Entry(
+            name,
+            None,
+            library=library,
+            is_slow=is_slow,
+            missing=f"not installed ({error.name or library})",
+        )
     return Entry(name, find(imported), library=library, module=module, is_slow=is_slow)
 
 

@@ -36,7 +36,9 @@ class Shown:
 
 def longest(recording: RecordedSweep) -> int:
     """Return the maximum budget of a trial in units of the recording's first, rounded up."""
-    return math.ceil(max(trial.rungs[-1].budget for trial in recording.trials) / recording.first_budget)
+    return math.ceil(
+        max(trial.rungs[-1].budget for trial in recording.trials) / recording.first_budget
+    )
 
 
 def params_of(recording: RecordedSweep, values: Mapping[str, Any]) -> dict[str, Any]:

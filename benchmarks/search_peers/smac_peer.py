@@ -144,7 +144,9 @@ class _RecordedSelector(ConfigSelector):  # type: ignore[misc, unused-ignore]
                 break
             index = self._free_trials.take_nearest(self._names.values(self._recording, config))
             self._num_free -= 1
-            recorded = self._names.configuration(self._recording, self._recording.trials[index].values)
+            recorded = self._names.configuration(
+                self._recording, self._recording.trials[index].values
+            )
             self._processed_configs.append(recorded)
             yield recorded
         for trial in self._recording.trials:
@@ -169,7 +171,9 @@ class Names:
         if isinstance(parameter, Choices):
             return CategoricalHyperparameter(name, list(range(len(entry.options))))
         if parameter.integer:
-            return UniformIntegerHyperparameter(name, int(parameter.low), int(parameter.high), log=parameter.log)
+            return UniformIntegerHyperparameter(
+                name, int(parameter.low), int(parameter.high), log=parameter.log
+            )
         # Its bounds are rounded to a dozen digits, which would leave out what was recorded at them.
         margin = BOUND_MARGIN * (parameter.high - parameter.low)
         low = parameter.low * (1 - BOUND_MARGIN) if parameter.log else parameter.low - margin
@@ -178,11 +182,15 @@ class Names:
     def _condition(self, entry: Flat) -> Any:
         parent = next(other for other in self._parameters if other.name == entry.parent)
         child = self.space[self._plain[entry.name]]
-        return EqualsCondition(child, self.space[self._plain[parent.name]], parent.options.index(entry.option))
+        return EqualsCondition(
+            child, self.space[self._plain[parent.name]], parent.options.index(entry.option)
+        )
 
     def configuration(self, recording: RecordedSweep, values: Mapping[str, Any]) -> Configuration:
         params = indexed(self._parameters, params_of(recording, values))
-        return Configuration(self.space, values={self._plain[name]: value for name, value in params.items()})
+        return Configuration(
+            self.space, values={self._plain[name]: value for name, value in params.items()}
+        )
 
     def values(self, recording: RecordedSweep, config: Configuration) -> dict[str, Any]:
         given = dict(config)

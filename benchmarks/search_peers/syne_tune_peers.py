@@ -35,7 +35,9 @@ EHVI_REFERENCE = 2.0
 class SyneTune:
     """A scheduler of Syne Tune's on a recording. ``objective`` selects what it receives: P and S, or the trial's area."""
 
-    def __init__(self, recording: RecordedSweep, scheduler: Any, objective: Literal["area", "both"]) -> None:
+    def __init__(
+        self, recording: RecordedSweep, scheduler: Any, objective: Literal["area", "both"]
+    ) -> None:
         self._recording, self._scheduler, self._objective = recording, scheduler, objective
         self._parameters = flat(recording.space)
         self._shown = Shown(recording)
@@ -59,8 +61,12 @@ class SyneTune:
 
     def on_rung(self, trial: int, budget: int, points: Points, ahead: Sequence[int]) -> bool:
         self._shown.add(trial, points)
-        self._results[trial] = self._metrics(trial) | {"time": round(budget / self._recording.first_budget)}
-        stops: bool = self._scheduler.on_trial_result(self._trials[trial], self._results[trial]) == "STOP"
+        self._results[trial] = self._metrics(trial) | {
+            "time": round(budget / self._recording.first_budget)
+        }
+        stops: bool = (
+            self._scheduler.on_trial_result(self._trials[trial], self._results[trial]) == "STOP"
+        )
         if stops:
             self._scheduler.on_trial_remove(self._trials[trial])
             self._stopped.add(trial)
@@ -88,7 +94,11 @@ class Ehvi(SyneTune):
     def __init__(self, recording: RecordedSweep, seed: int) -> None:
         self._searcher = _OrderedEhvi(domains(flat(recording.space)), random_seed=seed)
         scheduler = SingleFidelityScheduler(
-            self._searcher.config_space, ["P", "S"], do_minimize=False, searcher=self._searcher, random_seed=seed
+            self._searcher.config_space,
+            ["P", "S"],
+            do_minimize=False,
+            searcher=self._searcher,
+            random_seed=seed,
         )
         super().__init__(recording, scheduler, "both")
 
@@ -99,12 +109,17 @@ class Ehvi(SyneTune):
     def _metrics(self, trial: int) -> Metrics:
         polarity, similarity = self._shown.best_point(trial)
         least: Pair = self._recording.reference_point
-        return {"P": EHVI_REFERENCE + polarity - least[0], "S": EHVI_REFERENCE + similarity - least[1]}
+        return {
+            "P": EHVI_REFERENCE + polarity - least[0],
+            "S": EHVI_REFERENCE + similarity - least[1],
+        }
 
 
 class _OrderedEhvi(ExpectedHyperVolumeImprovement):  # type: ignore[misc, unused-ignore]
     def objectives(self) -> Any:
-        return np.array([self.trial_observations[trial] for trial in sorted(self.trial_observations)])
+        return np.array(
+            [self.trial_observations[trial] for trial in sorted(self.trial_observations)]
+        )
 
     def _sample_next_candidate(self) -> Any:
         before = torch.get_default_dtype()
@@ -157,7 +172,9 @@ def regularized_evolution(recording: RecordedSweep, seed: int) -> SyneTune:
         multiobjective_priority=_ranks,
         random_seed=seed,
     )
-    scheduler = SingleFidelityScheduler(space, ["P", "S"], do_minimize=False, searcher=searcher, random_seed=seed)
+    scheduler = SingleFidelityScheduler(
+        space, ["P", "S"], do_minimize=False, searcher=searcher, random_seed=seed
+    )
     return SyneTune(recording, scheduler, "both")
 
 

@@ -83,7 +83,10 @@ def prepare_sweep(
 
 
 def run_sweep(
-    sweep: LoadedSweep, *, warm_start: Iterable[str | Path] = (), on_progress: "OnProgress | None" = None
+    sweep: LoadedSweep,
+    *,
+    warm_start: Iterable[str | Path] = (),
+    on_progress: "OnProgress | None" = None,
 ) -> RunResults:
     """Run a complete sweep: prepare, search, and score the front on test. The results are stored in ``storage.runs``.
 
@@ -110,7 +113,11 @@ def run_sweep(
 
 
 def resume_run(
-    folder: str | Path, overrides: Overrides = (), *, take_over: bool = False, on_progress: "OnProgress | None" = None
+    folder: str | Path,
+    overrides: Overrides = (),
+    *,
+    take_over: bool = False,
+    on_progress: "OnProgress | None" = None,
 ) -> RunResults:
     """Resume a run that was interrupted or killed, or that reached its budget, with permitted changes.
 
@@ -146,7 +153,9 @@ def load_run(folder: str | Path) -> RunResults:
     return RunResults(_folder(folder))
 
 
-def control_run(run: Run, action: str, value: int | Mapping[str, Any] | None = None, *, wait: float = 30) -> str:
+def control_run(
+    run: Run, action: str, value: int | Mapping[str, Any] | None = None, *, wait: float = 30
+) -> str:
     """Send a request to the driver of a running sweep, like ``raysweep control``, and return the driver's answer.
 
     Args:
@@ -230,12 +239,16 @@ def evaluate_model(  # noqa: PLR0913 (the options of the command)
 
     disable_telemetry()
     encoder = _encoder("model", name=str(model), prompt=prompt, precision=precision)
-    reference_encoder = None if reference is None else _encoder("reference", name=str(reference), prompt=prompt)
+    reference_encoder = (
+        None if reference is None else _encoder("reference", name=str(reference), prompt=prompt)
+    )
     files = LabeledFiles(str(train), str(test), text_column, label_column)
     ks = [k] if isinstance(k, int) else list(k)
     kinds = [rank_weights] if isinstance(rank_weights, str) else list(rank_weights)
     settings = RetrievalSettings(ks, kinds, num_pool, pool_seed)
-    return pd.DataFrame(score_files(encoder, reference_encoder, files, settings, make_display(on_progress)))
+    return pd.DataFrame(
+        score_files(encoder, reference_encoder, files, settings, make_display(on_progress))
+    )
 
 
 def export_point(  # noqa: PLR0913 (the options of the command)
@@ -279,7 +292,9 @@ def export_point(  # noqa: PLR0913 (the options of the command)
     folder = _folder(run)
     if is_uri(str(to)):
         raise InputError(f"{to}: is a URI; allowed: a local folder")
-    description = export(folder, point, Path(to), push, as_adapter=adapter, conditions=where, data_set=data_set)
+    description = export(
+        folder, point, Path(to), push, as_adapter=adapter, conditions=where, data_set=data_set
+    )
     if push is None:
         return description
     return f"{description}; pushed: {hub.push(Path(to), push, private=private)}"

@@ -28,7 +28,11 @@ def is_in_notebook() -> bool:
 
 def make_display(on_progress: OnProgress | None) -> Display:
     """Return the display for a callback; without one, it is that of the notebook, or silent in a script."""
-    return NotebookDisplay() if on_progress is None and is_in_notebook() else CallbackDisplay(on_progress)
+    return (
+        NotebookDisplay()
+        if on_progress is None and is_in_notebook()
+        else CallbackDisplay(on_progress)
+    )
 
 
 class NotebookDisplay(Display):
@@ -61,14 +65,19 @@ class NotebookDisplay(Display):
                 force_jupyter=False,  # otherwise rich itself displays each text in the cell
                 record=True,
             )
-            console.print(text if view is None else view, markup=False, emoji=False, highlight=False)
+            console.print(
+                text if view is None else view, markup=False, emoji=False, highlight=False
+            )
             self._status = console.export_text().rstrip()
             self._show()
 
     def _show(self) -> None:
         text = escape_controls("\n".join([*self._warnings, *self._lines, self._status]).rstrip())
         escaped = html.escape(text)
-        data = {"text/plain": text, "text/html": f'<pre style="white-space: pre-wrap">{escaped}</pre>'}
+        data = {
+            "text/plain": text,
+            "text/html": f'<pre style="white-space: pre-wrap">{escaped}</pre>',
+        }
         if self._handle is None:
             from IPython.display import display
 

@@ -40,9 +40,13 @@ class RunComparison:
         rows = []
         for run in self._values["runs"]:
             areas = {f"{split}_hypervolume": area for split, area in run["hypervolume"].items()}
-            rows.append({**{key: run[key] for key in ("label", "run", "status", "num_trials")}, **areas})
+            rows.append(
+                {**{key: run[key] for key in ("label", "run", "status", "num_trials")}, **areas}
+            )
         frame = pd.DataFrame(rows)
-        return frame.astype({column: "float64" for column in frame if column.endswith("_hypervolume")})
+        return frame.astype(
+            {column: "float64" for column in frame if column.endswith("_hypervolume")}
+        )
 
     @property
     def fronts(self) -> pd.DataFrame:
@@ -70,7 +74,17 @@ class RunComparison:
             low, high = difference["interval"] or (float("nan"), float("nan"))
             values = {key: value for key, value in difference.items() if key != "interval"}
             rows.append({**values, "low": low, "high": high})
-        columns = ("split", "label", "other", "estimate", "low", "high", "level", "over", "why_no_interval")
+        columns = (
+            "split",
+            "label",
+            "other",
+            "estimate",
+            "low",
+            "high",
+            "level",
+            "over",
+            "why_no_interval",
+        )
         return pd.DataFrame(rows, columns=list(columns))
 
     @property
@@ -81,7 +95,9 @@ class RunComparison:
         """
         import pandas as pd
 
-        return pd.DataFrame(self._values["dominations"], columns=["split", "label", "other", "names", "num_points"])
+        return pd.DataFrame(
+            self._values["dominations"], columns=["split", "label", "other", "names", "num_points"]
+        )
 
     @property
     def settings(self) -> pd.DataFrame:
@@ -122,4 +138,6 @@ class RunComparison:
         import pandas as pd
 
         values: dict[str, list[Any]] = self._values[key]
-        return pd.DataFrame(list(values.values()), index=list(values), columns=self._labels, dtype=object)
+        return pd.DataFrame(
+            list(values.values()), index=list(values), columns=self._labels, dtype=object
+        )

@@ -98,7 +98,9 @@ class RunResults:
         """
         from raysweep.report.choice import candidates_of
 
-        return self._choice_frame(candidates_of(self._summary, everything=False) if self._summary.members else ())
+        return self._choice_frame(
+            candidates_of(self._summary, everything=False) if self._summary.members else ()
+        )
 
     def choose(
         self,
@@ -133,12 +135,17 @@ class RunResults:
         from raysweep.report.choice import Selection, choose, finite_bounds
 
         conditions = (where,) if isinstance(where, str) else where
-        candidates = choose(self._summary, Selection(conditions, best, top, knee, everything)).candidates
+        candidates = choose(
+            self._summary, Selection(conditions, best, top, knee, everything)
+        ).candidates
         frame = self._choice_frame(candidates)
         frame["is_on_front"] = [candidate.member is not None for candidate in candidates]
         for split in SPLITS:
             points = [candidate.on(split) for candidate in candidates]
-            bounds = [{} if point is None else finite_bounds(self._summary, point) or {} for point in points]
+            bounds = [
+                {} if point is None else finite_bounds(self._summary, point) or {}
+                for point in points
+            ]
             for name in self._summary.goals.written_scores:
                 intervals = [of_point.get(name) or (math.nan, math.nan) for of_point in bounds]
                 frame[f"{split}_{name}_low"] = [low for low, _ in intervals]
@@ -272,8 +279,12 @@ def _point_frame(points: Sequence[Point]) -> pd.DataFrame:
     import pandas as pd
 
     scores = dict.fromkeys(score_columns(points), "float64")
-    columns = [field.name for field in dataclasses.fields(Point) if field.name not in ("scores", "label")]
-    frame = pd.DataFrame([flat_point(point) for point in points], columns=[*columns, *scores, "label"])
+    columns = [
+        field.name for field in dataclasses.fields(Point) if field.name not in ("scores", "label")
+    ]
+    frame = pd.DataFrame(
+        [flat_point(point) for point in points], columns=[*columns, *scores, "label"]
+    )
     return frame.astype({**_POINT_TYPES, **scores})
 
 
@@ -282,7 +293,9 @@ def _frame(kind: type, records: Sequence[Any]) -> pd.DataFrame:
     import pandas as pd
 
     columns = [field.name for field in dataclasses.fields(kind)]
-    return pd.DataFrame([[getattr(record, name) for name in columns] for record in records], columns=columns)
+    return pd.DataFrame(
+        [[getattr(record, name) for name in columns] for record in records], columns=columns
+    )
 
 
 def _prefixed(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -31,7 +31,9 @@ app = typer.Typer(
 
 
 @app.callback(invoke_without_command=True)
-def _main(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
+def _main(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
     if version:
         typer.echo(f"raysweep {__version__}")
         raise typer.Exit
@@ -45,7 +47,9 @@ def main() -> None:
     """Run the command line; for invalid input, misuse, and file or disk errors, exit with one line and a code."""
     code = _input_error_code()
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a character outside the output's encoding must not end a sweep
+        if isinstance(
+            stream, io.TextIOWrapper
+        ):  # a character outside the output's encoding must not end a sweep
             stream.reconfigure(errors="replace")
     try:
         sys.exit(app(standalone_mode=False))
@@ -70,7 +74,9 @@ def main() -> None:
 def _input_error_code() -> int:
     """Return the exit code for invalid input: 2, or the environment's for schedulers that retry every failure."""
     text = os.environ.get(CODE_VARIABLE, "")
-    return int(text) if re.fullmatch(r"\d{1,3}", text) and int(text) <= LAST_CODE else INPUT_ERROR_CODE
+    return (
+        int(text) if re.fullmatch(r"\d{1,3}", text) and int(text) <= LAST_CODE else INPUT_ERROR_CODE
+    )
 
 
 def _usage_message(error: Any) -> str:
@@ -79,7 +85,9 @@ def _usage_message(error: Any) -> str:
     from raysweep.config.strict import allowed_values
 
     cause = error.__cause__
-    if isinstance(cause, ValidationError) and error.param is not None:  # wrong type or out of bounds
+    if (
+        isinstance(cause, ValidationError) and error.param is not None
+    ):  # wrong type or out of bounds
         first = cause.errors()[0]
         allowed, _, _ = allowed_values(first["msg"]).partition(", unable to parse")
         return f"{error.param.opts[0]} is {first['input']}; allowed: {allowed}"

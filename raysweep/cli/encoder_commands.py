@@ -33,17 +33,22 @@ if TYPE_CHECKING:
 
 PRECISIONS: tuple[Literal["fp32", "bf16"], ...] = ("fp32", "bf16")
 
-PrecisionOfAll = Annotated[str, typer.Option(help="Precision of the encoders: fp32, or bf16 (autocast).")]
+PrecisionOfAll = Annotated[
+    str, typer.Option(help="Precision of the encoders: fp32, or bf16 (autocast).")
+]
 
 PromptOfAll = Annotated[
     str | None,
-    typer.Option(help="Text added before every sentence, or '' for none; each model's default if not given."),
+    typer.Option(
+        help="Text added before every sentence, or '' for none; each model's default if not given."
+    ),
 ]
 
 PairThresholds = Annotated[
     str,
     typer.Option(
-        metavar="POSITIVE,NEGATIVE", help="Minimum score of positive pairs and maximum score of negative pairs."
+        metavar="POSITIVE,NEGATIVE",
+        help="Minimum score of positive pairs and maximum score of negative pairs.",
     ),
 ]
 
@@ -56,7 +61,10 @@ GroupColumns = Annotated[
 ]
 
 RelationSeed = Annotated[
-    int, typer.Option(min=0, max=2**32 - 1, help="Seed of the bootstrap, and of samples of labeled sentences.")
+    int,
+    typer.Option(
+        min=0, max=2**32 - 1, help="Seed of the bootstrap, and of samples of labeled sentences."
+    ),
 ]
 
 app = typer.Typer()
@@ -64,20 +72,30 @@ app = typer.Typer()
 
 @app.command(rich_help_panel=panels.DATA)
 def evaluate(  # noqa: PLR0913 (the options of a command)
-    model: Annotated[str, typer.Option(help="Encoder to score: a folder, a URI, a name on the hub, or demo.")],
-    train: Annotated[str, typer.Option(help="Labeled sentences from which the retrieval pool is sampled.")],
+    model: Annotated[
+        str, typer.Option(help="Encoder to score: a folder, a URI, a name on the hub, or demo.")
+    ],
+    train: Annotated[
+        str, typer.Option(help="Labeled sentences from which the retrieval pool is sampled.")
+    ],
     test: Annotated[str, typer.Option(help="Labeled sentences; each row is a query.")],
     reference: Annotated[
-        str | None, typer.Option(help="Encoder that defines similarity; the model itself if not given.")
+        str | None,
+        typer.Option(help="Encoder that defines similarity; the model itself if not given."),
     ] = None,
     k: Annotated[
-        str, typer.Option(help="Retrieved sentences per query; one or more values separated by commas.")
+        str,
+        typer.Option(help="Retrieved sentences per query; one or more values separated by commas."),
     ] = "16",
-    rank_weights: Annotated[str, typer.Option(help="uniform, linear, or both separated by a comma.")] = "uniform",
+    rank_weights: Annotated[
+        str, typer.Option(help="uniform, linear, or both separated by a comma.")
+    ] = "uniform",
     num_pool: Annotated[
         int | None, typer.Option(min=1, help="Pool size; min(train, 5 * queries) if not given.")
     ] = None,
-    pool_seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed for sampling the pool.")] = 42,
+    pool_seed: Annotated[
+        int, typer.Option(min=0, max=2**32 - 1, help="Seed for sampling the pool.")
+    ] = 42,
     text_column: Annotated[str, typer.Option(help="Column of the sentences.")] = "text",
     label_column: Annotated[str, typer.Option(help="Column of the labels.")] = "label",
     prompt: Annotated[
@@ -90,9 +108,12 @@ def evaluate(  # noqa: PLR0913 (the options of a command)
         str | None, typer.Option(help="Text added before every query, instead of --prompt.")
     ] = None,
     prompt_document: Annotated[
-        str | None, typer.Option(help="Text added before every sentence of the pool, instead of --prompt.")
+        str | None,
+        typer.Option(help="Text added before every sentence of the pool, instead of --prompt."),
     ] = None,
-    precision: Annotated[str, typer.Option(help="Precision of the scored encoder: fp32, or bf16 (autocast).")] = "fp32",
+    precision: Annotated[
+        str, typer.Option(help="Precision of the scored encoder: fp32, or bf16 (autocast).")
+    ] = "fp32",
     format: Annotated[str, typer.Option(help="Output format: table or json.")] = "table",
     to: Annotated[
         Path | None,
@@ -141,7 +162,9 @@ def evaluate(  # noqa: PLR0913 (the options of a command)
         columns = ("k", "rank weights", "P", "P std", "S", "S std", "accuracy")
         rows = []
         for row in scores:
-            cells = [f"{value:.3f}" if isinstance(value, float) else str(value) for value in row.values()]
+            cells = [
+                f"{value:.3f}" if isinstance(value, float) else str(value) for value in row.values()
+            ]
             rows.append(tuple(cells))
         print_table(TextTable(columns, tuple(rows), text=frozenset({"rank weights"})))
     if to is not None:
@@ -161,7 +184,9 @@ def evaluate(  # noqa: PLR0913 (the options of a command)
 def transfer(  # noqa: PLR0913 (the options of a command)
     models: Annotated[
         list[str],
-        typer.Argument(metavar="MODEL", help="Encoders to compare: folders, URIs, names on the hub, or demo."),
+        typer.Argument(
+            metavar="MODEL", help="Encoders to compare: folders, URIs, names on the hub, or demo."
+        ),
     ],
     tasks: Annotated[
         list[str],
@@ -180,21 +205,30 @@ def transfer(  # noqa: PLR0913 (the options of a command)
         ),
     ] = None,
     folds: Annotated[
-        int, typer.Option(min=2, help="Number of cross-validation folds for tasks without a given split.")
+        int,
+        typer.Option(
+            min=2, help="Number of cross-validation folds for tasks without a given split."
+        ),
     ] = 10,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed for assigning rows to folds.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**32 - 1, help="Seed for assigning rows to folds.")
+    ] = 0,
     text_column: Annotated[str, typer.Option(help="Column of the labeled sentences.")] = "text",
     label_column: Annotated[str, typer.Option(help="Column of the labels.")] = "label",
-    score_column: Annotated[str, typer.Option(help="Column of the gold scores of pairs.")] = "score",
+    score_column: Annotated[
+        str, typer.Option(help="Column of the gold scores of pairs.")
+    ] = "score",
     pair_columns: Annotated[
         str, typer.Option(metavar="FIRST,SECOND", help="Columns of the sentences of pairs.")
     ] = "sentence1,sentence2",
     prompt: PromptOfAll = None,
     prompt_query: Annotated[
-        str | None, typer.Option(help="Text added before the first sentence of a pair, instead of --prompt.")
+        str | None,
+        typer.Option(help="Text added before the first sentence of a pair, instead of --prompt."),
     ] = None,
     prompt_document: Annotated[
-        str | None, typer.Option(help="Text added before every other sentence, instead of --prompt.")
+        str | None,
+        typer.Option(help="Text added before every other sentence, instead of --prompt."),
     ] = None,
     precision: PrecisionOfAll = "fp32",
     format: Annotated[str, typer.Option(help="Output format: table, json or csv.")] = "table",
@@ -243,7 +277,10 @@ def transfer(  # noqa: PLR0913 (the options of a command)
 @app.command(cls=SeveralValues, rich_help_panel=panels.DATA)
 def measure(  # noqa: PLR0913 (the options of a command)
     model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="Encoder: a folder, a URI, a name on the hub, or demo.")
+        str,
+        typer.Argument(
+            metavar="MODEL", help="Encoder: a folder, a URI, a name on the hub, or demo."
+        ),
     ],
     data: Annotated[
         list[str],
@@ -255,11 +292,15 @@ def measure(  # noqa: PLR0913 (the options of a command)
     ],
     base: Annotated[
         str | None,
-        typer.Option(metavar="MODEL", help="Encoder to compare with, such as the one before tuning."),
+        typer.Option(
+            metavar="MODEL", help="Encoder to compare with, such as the one before tuning."
+        ),
     ] = None,
     kind: Annotated[
         str | None,
-        typer.Option(help="retrieval, pairs, scored_pairs or labeled; recognized by the columns if not given."),
+        typer.Option(
+            help="retrieval, pairs, scored_pairs or labeled; recognized by the columns if not given."
+        ),
     ] = None,
     retrieval_columns: Annotated[
         str, typer.Option(metavar="QUERY,POSITIVES,NEGATIVES", help="Columns of retrieval data.")
@@ -271,9 +312,12 @@ def measure(  # noqa: PLR0913 (the options of a command)
             help="Columns of the sentences of pairs; sentence1,sentence2 or text1,text2 if not given.",
         ),
     ] = None,
-    label_column: Annotated[str, typer.Option(help="Column of the labels of pairs or sentences.")] = "label",
+    label_column: Annotated[
+        str, typer.Option(help="Column of the labels of pairs or sentences.")
+    ] = "label",
     positive_label: Annotated[
-        str | None, typer.Option(help="Label of positive pairs; 1, true or entailment if not given.")
+        str | None,
+        typer.Option(help="Label of positive pairs; 1, true or entailment if not given."),
     ] = None,
     score_column: Annotated[str, typer.Option(help="Column of the scores of pairs.")] = "score",
     thresholds: PairThresholds = "4,2",
@@ -282,7 +326,9 @@ def measure(  # noqa: PLR0913 (the options of a command)
     prompt: PromptOfAll = None,
     query_prompt: Annotated[
         str | None,
-        typer.Option(help="Text added before queries and first sentences of pairs; that of --prompt if not given."),
+        typer.Option(
+            help="Text added before queries and first sentences of pairs; that of --prompt if not given."
+        ),
     ] = None,
     precision: PrecisionOfAll = "fp32",
     format: Annotated[str, typer.Option(help="Output format: table or json.")] = "table",
@@ -308,7 +354,9 @@ def measure(  # noqa: PLR0913 (the options of a command)
         check_not_empty("--data", source)
     check_one_of("--format", format, FORMATS)
     checked_precision = check_one_of("--precision", precision, PRECISIONS)
-    query, positives, negatives = parse_names("--retrieval-columns", retrieval_columns, "QUERY,POSITIVES,NEGATIVES")
+    query, positives, negatives = parse_names(
+        "--retrieval-columns", retrieval_columns, "QUERY,POSITIVES,NEGATIVES"
+    )
     pair = None
     if pair_columns is not None:
         first, second = parse_names("--pair-columns", pair_columns, "FIRST,SECOND")
@@ -316,7 +364,9 @@ def measure(  # noqa: PLR0913 (the options of a command)
     groups = () if group_columns is None else parse_names("--group-columns", group_columns)
     settings = RelationSettings(
         kind=None if kind is None else check_one_of("--kind", kind, KINDS),
-        columns=RelationColumns(query, positives, negatives, pair, label_column, score_column, groups),
+        columns=RelationColumns(
+            query, positives, negatives, pair, label_column, score_column, groups
+        ),
         positive_label=positive_label,
         thresholds=_parse_thresholds(thresholds),
         seed=seed,
@@ -333,7 +383,9 @@ def measure(  # noqa: PLR0913 (the options of a command)
         results = measures.measure(encoder, base_encoder, data, settings, display)
     rows_by_data = [measure_tables.rows_of(result, seed) for result in results]
     if format == "json":
-        print_json([measure_tables.as_json(*values) for values in zip(results, rows_by_data, strict=True)])
+        print_json(
+            [measure_tables.as_json(*values) for values in zip(results, rows_by_data, strict=True)]
+        )
         return
     for result, rows in zip(results, rows_by_data, strict=True):
         typer.echo(measure_tables.title(result))
@@ -345,12 +397,18 @@ def measure_run(  # noqa: PLR0913 (the options of a command)
     run: Annotated[str, typer.Argument(metavar="RUN", help="Run folder.")],
     target: Annotated[
         str,
-        typer.Option(metavar="SOURCE", help="Source that should improve, such as retrieval data or labeled sentences."),
+        typer.Option(
+            metavar="SOURCE",
+            help="Source that should improve, such as retrieval data or labeled sentences.",
+        ),
     ],
     watch: Annotated[
-        list[str], typer.Option(metavar="SOURCE...", help="One or more sources that should not get worse.")
+        list[str],
+        typer.Option(metavar="SOURCE...", help="One or more sources that should not get worse."),
     ],
-    geometry: Annotated[str, typer.Option(help="cosine or distance, for the table and the figure.")] = "cosine",
+    geometry: Annotated[
+        str, typer.Option(help="cosine or distance, for the table and the figure.")
+    ] = "cosine",
     thresholds: PairThresholds = "4,2",
     group_columns: GroupColumns = None,
     seed: RelationSeed = 0,
@@ -390,7 +448,9 @@ def measure_run(  # noqa: PLR0913 (the options of a command)
         return
     print_table(watched_trials.table(trials, checked_geometry))
     typer.echo(str(watched_trials.adiabatic_range(trials, checked_geometry)))
-    typer.echo(f"{folder.location}/{watched_run.JSON_FILE}, {folder.location}/{watched_run.FIGURE_FILE}")
+    typer.echo(
+        f"{folder.location}/{watched_run.JSON_FILE}, {folder.location}/{watched_run.FIGURE_FILE}"
+    )
 
 
 def _parse_thresholds(text: str) -> "Thresholds":
@@ -400,4 +460,6 @@ def _parse_thresholds(text: str) -> "Thresholds":
         positive, negative = map(float, text.split(","))
         if positive > negative:
             return Thresholds(positive, negative)
-    raise InputError(f"--thresholds is {text!r}; allowed: two numbers POSITIVE,NEGATIVE, of which the first is larger")
+    raise InputError(
+        f"--thresholds is {text!r}; allowed: two numbers POSITIVE,NEGATIVE, of which the first is larger"
+    )

@@ -18,25 +18,36 @@ if TYPE_CHECKING:
 FORMATS = ("table", "json")
 
 Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Print only warnings, errors and results, without progress.")
+    bool,
+    typer.Option(
+        "--quiet", "-q", help="Print only warnings, errors and results, without progress."
+    ),
 ]
 
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also print the output of Ray and other libraries.")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Also print the output of Ray and other libraries.")
+]
 
 LogLevel = Annotated[
     str | None,
     typer.Option(
-        metavar="LEVEL", help="Level of the loggers of Python and Ray: debug, info, warning or error; see --verbose."
+        metavar="LEVEL",
+        help="Level of the loggers of Python and Ray: debug, info, warning or error; see --verbose.",
     ),
 ]
 
 FrontFormat = Annotated[
-    str, typer.Option("--format", help="Format of the front: table, or json with scores in [0, 1], as in show.")
+    str,
+    typer.Option(
+        "--format", help="Format of the front: table, or json with scores in [0, 1], as in show."
+    ),
 ]
 
 Prefer = Annotated[
     str | None,
-    typer.Option(help="single: choose among the points with one encoder, short for --where 'encoders = 1'."),
+    typer.Option(
+        help="single: choose among the points with one encoder, short for --where 'encoders = 1'."
+    ),
 ]
 
 MAX_DIGITS = 18  # maximum digits of each number in a list
@@ -148,14 +159,18 @@ def check_verbosity(quiet: bool, verbose: bool, log_level: str | None) -> "Verbo
     return Verbosity(quiet, verbose, log_level)
 
 
-def check_prompts(both: str | None, query: str | None, document: str | None) -> "str | Prompts | None":
+def check_prompts(
+    both: str | None, query: str | None, document: str | None
+) -> "str | Prompts | None":
     """Return the value of ``--prompt``, or the values of ``--prompt-query`` and ``--prompt-document``."""
     from raysweep.config.sweep import Prompts
 
     if query is None and document is None:
         return both
     if both is not None:
-        raise InputError(f"--prompt is {both!r}; allowed with --prompt-query or --prompt-document: none")
+        raise InputError(
+            f"--prompt is {both!r}; allowed with --prompt-query or --prompt-document: none"
+        )
     return Prompts(query=query, document=document)
 
 

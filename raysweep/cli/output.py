@@ -43,5 +43,7 @@ def report_run(run: "Folder", to: Path | None = None, format: str = "table") -> 
     typer.echo(f"report: {location.join(written.location, 'report.html')}", err=is_json)
     if location.is_uri(written.location):  # browsers cannot open it
         folder = f"{location.base_name(run.location)}-report"
-        typer.echo(f"to read it: {format_command('report', run.location, '--to', folder)}", err=is_json)
+        typer.echo(
+            f"to read it: {format_command('report', run.location, '--to', folder)}", err=is_json
+        )
     return written.summary

@@ -28,8 +28,13 @@ app = typer.Typer()
 
 @app.command(rich_help_panel=panels.PAPERS)
 def record(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="Folder or URI of a run, finished or not.")],
-    to: Annotated[Path, typer.Argument(parser=parse_path, metavar="FILE", help="A .csv or .parquet file to write.")],
+    run: Annotated[
+        str, typer.Argument(metavar="RUN", help="Folder or URI of a run, finished or not.")
+    ],
+    to: Annotated[
+        Path,
+        typer.Argument(parser=parse_path, metavar="FILE", help="A .csv or .parquet file to write."),
+    ],
 ) -> None:
     """Write a run's configurations, rungs and operating points as a recording for replay."""
     from raysweep.replay import recording_files
@@ -52,7 +57,11 @@ def paper(
     ],
     to: Annotated[
         Path,
-        typer.Option(parser=parse_path, metavar="FOLDER", help="Output folder; existing layouts are overwritten."),
+        typer.Option(
+            parser=parse_path,
+            metavar="FOLDER",
+            help="Output folder; existing layouts are overwritten.",
+        ),
     ],
     where: Annotated[
         list[str] | None,
@@ -63,11 +72,16 @@ def paper(
     ] = None,
     split: Annotated[
         str | None,
-        typer.Option(help="dev or test; if not given, test if all points of a layout have scores on test, else dev."),
+        typer.Option(
+            help="dev or test; if not given, test if all points of a layout have scores on test, else dev."
+        ),
     ] = None,
     z_test: Annotated[
         str | None,
-        typer.Option(metavar="ROW", help="Also run two-proportion z-tests of P against this row, such as reference."),
+        typer.Option(
+            metavar="ROW",
+            help="Also run two-proportion z-tests of P against this row, such as reference.",
+        ),
     ] = None,
 ) -> None:
     """Write results in the layouts used in papers, as Markdown, LaTeX, CSV and figures.
@@ -101,10 +115,16 @@ def paper(
 @app.command(rich_help_panel=panels.PAPERS)
 def replay(  # noqa: PLR0913 (the options of a command)
     recording: Annotated[
-        str, typer.Argument(metavar="RECORDING", help="Recording (.csv, .parquet), or the folder or URI of a run.")
+        str,
+        typer.Argument(
+            metavar="RECORDING", help="Recording (.csv, .parquet), or the folder or URI of a run."
+        ),
     ],
     sampler: Annotated[
-        str, typer.Option(help="mfgp, tpe, gp, nsga2, random or package:Class; several separated by commas.")
+        str,
+        typer.Option(
+            help="mfgp, tpe, gp, nsga2, random or package:Class; several separated by commas."
+        ),
     ] = "mfgp",
     policy: Annotated[
         str, typer.Option(help="growth, pareto, asha, median or none; several separated by commas.")
@@ -112,14 +132,19 @@ def replay(  # noqa: PLR0913 (the options of a command)
     proposals: Annotated[
         str, typer.Option(help="What the sampler maximizes: front, area, combined, parego or both.")
     ] = "front",
-    reduction_factor: Annotated[int, typer.Option(min=2, help="Reduction factor of pareto and asha.")] = 2,
+    reduction_factor: Annotated[
+        int, typer.Option(min=2, help="Reduction factor of pareto and asha.")
+    ] = 2,
     workers: Annotated[int, typer.Option(min=1, help="Simulated workers.")] = 1,
     seeds: Annotated[
-        int, typer.Option(min=1, help="Number of simulated searches per setting; medians are shown.")
+        int,
+        typer.Option(min=1, help="Number of simulated searches per setting; medians are shown."),
     ] = 20,
     where: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN=VALUE", help="Use only rows whose column has this value; repeatable."),
+        typer.Option(
+            metavar="COLUMN=VALUE", help="Use only rows whose column has this value; repeatable."
+        ),
     ] = None,
     format: Annotated[str, typer.Option(help="Output format: table or json.")] = "table",
     quiet: Quiet = False,

@@ -33,14 +33,19 @@ app = typer.Typer()
 def control(  # noqa: PLR0913 (the options of a command)
     run: Annotated[str, typer.Argument(metavar="RUN", help="Folder or URI of a running sweep.")],
     pause: Annotated[
-        bool, typer.Option("--pause", help="Start no new trials or rungs; running trials finish their rung.")
+        bool,
+        typer.Option(
+            "--pause", help="Start no new trials or rungs; running trials finish their rung."
+        ),
     ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Resume after a pause.")] = False,
     workers: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Run at most N trials at a time from now on.")
+        int | None,
+        typer.Option(metavar="N", min=1, help="Run at most N trials at a time from now on."),
     ] = None,
     stop_trial: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="Stop trial N permanently; its scores are kept.")
+        int | None,
+        typer.Option(metavar="N", min=0, help="Stop trial N permanently; its scores are kept."),
     ] = None,
     try_: Annotated[
         str | None,
@@ -51,7 +56,9 @@ def control(  # noqa: PLR0913 (the options of a command)
             "omitted parameters. It counts toward budget.trials.",
         ),
     ] = None,
-    wait: Annotated[float, typer.Option(metavar="SECONDS", min=0, help="Seconds to wait for an answer.")] = 30,
+    wait: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0, help="Seconds to wait for an answer.")
+    ] = 30,
 ) -> None:
     """Control a running sweep with one of --pause, --resume, --workers, --stop-trial and --try.
 
@@ -62,19 +69,32 @@ def control(  # noqa: PLR0913 (the options of a command)
     from raysweep.control import command
     from raysweep.control.request import make_request
 
-    actions = {"--pause": pause, "--resume": resume, "--workers": workers, "--stop-trial": stop_trial, "--try": try_}
+    actions = {
+        "--pause": pause,
+        "--resume": resume,
+        "--workers": workers,
+        "--stop-trial": stop_trial,
+        "--try": try_,
+    }
     chosen = [flag for flag, value in actions.items() if value is not None and value is not False]
     if len(chosen) != 1:
-        raise InputError(f"the action is {' '.join(chosen) or 'missing'}; allowed: one of {', '.join(actions)}")
+        raise InputError(
+            f"the action is {' '.join(chosen) or 'missing'}; allowed: one of {', '.join(actions)}"
+        )
     if try_ is not None:
         request = command.parse_try(try_)
     else:
-        request = make_request(chosen[0].removeprefix("--"), stop_trial if workers is None else workers)
+        request = make_request(
+            chosen[0].removeprefix("--"), stop_trial if workers is None else workers
+        )
     folder = run_folder("RUN", run)
     try:
         typer.echo(command.send(folder, request, wait))
     except KeyboardInterrupt:
-        typer.echo("interrupted; the request was withdrawn, unless the driver had already executed it", err=True)
+        typer.echo(
+            "interrupted; the request was withdrawn, unless the driver had already executed it",
+            err=True,
+        )
         raise typer.Exit(130) from None
     except TimeoutError as error:
         typer.echo(str(error), err=True)
@@ -85,10 +105,15 @@ def control(  # noqa: PLR0913 (the options of a command)
 def watch(
     run: Run,
     every: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.2, max=MAX_PAUSE, help="Seconds between updates.")
+        float,
+        typer.Option(metavar="SECONDS", min=0.2, max=MAX_PAUSE, help="Seconds between updates."),
     ] = 5,
-    once: Annotated[bool, typer.Option("--once", help="Show the current state of the run and exit.")] = False,
-    format: Annotated[str, typer.Option(help="Output format: table, or with --once also json.")] = "table",
+    once: Annotated[
+        bool, typer.Option("--once", help="Show the current state of the run and exit.")
+    ] = False,
+    format: Annotated[
+        str, typer.Option(help="Output format: table, or with --once also json.")
+    ] = "table",
 ) -> None:
     """Show a running sweep: its trials, and its front as a table and a text plot.
 
@@ -134,18 +159,29 @@ def show(  # noqa: PLR0913 (the options of a command)
     ] = None,
     top: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="Show the N best points, by the score of --best or by the objective."),
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Show the N best points, by the score of --best or by the objective.",
+        ),
     ] = None,
     knee: Annotated[
-        bool, typer.Option("--knee", help="Show the best-balanced point among those that meet --where.")
+        bool,
+        typer.Option("--knee", help="Show the best-balanced point among those that meet --where."),
     ] = False,
     everything: Annotated[
-        bool, typer.Option("--all", help="Choose from all operating points, not only from the front.")
+        bool,
+        typer.Option("--all", help="Choose from all operating points, not only from the front."),
     ] = False,
     split: Annotated[
-        str | None, typer.Option(help="Show only the scores on dev or on test; points are always chosen on dev.")
+        str | None,
+        typer.Option(
+            help="Show only the scores on dev or on test; points are always chosen on dev."
+        ),
     ] = None,
-    format: Annotated[str, typer.Option(help="Output format: table, or json with scores in [0, 1].")] = "table",
+    format: Annotated[
+        str, typer.Option(help="Output format: table, or json with scores in [0, 1].")
+    ] = "table",
 ) -> None:
     """Show points in a run that meet conditions, with scores, configurations and export commands.
 
@@ -187,7 +223,8 @@ def compare(
     runs: Annotated[
         list[str],
         typer.Argument(
-            metavar="RUN...", help="Folders or URIs of two or more runs; the others are compared with the first."
+            metavar="RUN...",
+            help="Folders or URIs of two or more runs; the others are compared with the first.",
         ),
     ],
     to: Annotated[
@@ -198,7 +235,9 @@ def compare(
             help="Also write an interactive page (compare.html), compare.md, compare.png and compare.json to this folder.",
         ),
     ] = None,
-    format: Annotated[str, typer.Option(help="Output format: table, or json with scores in [0, 1].")] = "table",
+    format: Annotated[
+        str, typer.Option(help="Output format: table, or json with scores in [0, 1].")
+    ] = "table",
 ) -> None:
     """Compare runs on the same data: fronts, hypervolumes, dominated points and differing settings.
 
@@ -225,7 +264,9 @@ def compare(
         try:
             write_comparison(comparison, output_folder)
         except OSError as error:
-            raise InputError(f"--to {output_folder}: cannot be written ({error.strerror})") from None
+            raise InputError(
+                f"--to {output_folder}: cannot be written ({error.strerror})"
+            ) from None
         typer.echo(f"compared: {output_folder / 'compare.html'}", err=format == "json")
 
 
@@ -234,7 +275,11 @@ def report(
     run: Run,
     to: Annotated[
         Path | None,
-        typer.Option(parser=parse_path, metavar="FOLDER", help="Folder for the report; RUN/report if not given."),
+        typer.Option(
+            parser=parse_path,
+            metavar="FOLDER",
+            help="Folder for the report; RUN/report if not given.",
+        ),
     ] = None,
     every: Annotated[
         float | None,
@@ -272,7 +317,10 @@ def report(
 def export(  # noqa: PLR0913 (the options of a command)
     run: Run,
     to: Annotated[
-        Path, typer.Argument(parser=parse_path, metavar="FOLDER", help="Folder for the model; must not exist.")
+        Path,
+        typer.Argument(
+            parser=parse_path, metavar="FOLDER", help="Folder for the model; must not exist."
+        ),
     ],
     point: Annotated[
         str,
@@ -291,15 +339,25 @@ def export(  # noqa: PLR0913 (the options of a command)
     ] = None,
     prefer: Prefer = None,
     push: Annotated[
-        str | None, typer.Option(metavar="OWNER/NAME", help="Also upload the model to this repository on the hub.")
+        str | None,
+        typer.Option(
+            metavar="OWNER/NAME", help="Also upload the model to this repository on the hub."
+        ),
     ] = None,
-    private: Annotated[bool, typer.Option("--private", help="With --push: create a private repository.")] = False,
+    private: Annotated[
+        bool, typer.Option("--private", help="With --push: create a private repository.")
+    ] = False,
     adapter: Annotated[
-        bool, typer.Option("--adapter", help="Write only the LoRA adapter, which is loaded onto the base model.")
+        bool,
+        typer.Option(
+            "--adapter", help="Write only the LoRA adapter, which is loaded onto the base model."
+        ),
     ] = False,
     data_set: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="For runs over data.sequence: the data set that the model is for."),
+        typer.Option(
+            metavar="NAME", help="For runs over data.sequence: the data set that the model is for."
+        ),
     ] = None,
 ) -> None:
     """Write a front member as a sentence-transformers model with a model card.
@@ -320,7 +378,13 @@ def export(  # noqa: PLR0913 (the options of a command)
     with working() as (display, _), display.live():
         display.status(f"export: reading and checking {point} of {run}")
         description = write(
-            run_folder("RUN", run), point, folder, push, as_adapter=adapter, conditions=conditions, data_set=data_set
+            run_folder("RUN", run),
+            point,
+            folder,
+            push,
+            as_adapter=adapter,
+            conditions=conditions,
+            data_set=data_set,
         )
     typer.echo(description)
     if push is not None:
@@ -331,12 +395,22 @@ def export(  # noqa: PLR0913 (the options of a command)
 
 @app.command(rich_help_panel=panels.STEER)
 def prune(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="Folder or URI of a run that is not running.")],
+    run: Annotated[
+        str, typer.Argument(metavar="RUN", help="Folder or URI of a run that is not running.")
+    ],
     checkpoints: Annotated[
-        bool, typer.Option("--checkpoints", help="Remove all checkpoints; paused and interrupted trials stop for good.")
+        bool,
+        typer.Option(
+            "--checkpoints",
+            help="Remove all checkpoints; paused and interrupted trials stop for good.",
+        ),
     ] = False,
     weights: Annotated[
-        bool, typer.Option("--weights", help="Remove all weights; points can no longer be exported or scored on test.")
+        bool,
+        typer.Option(
+            "--weights",
+            help="Remove all weights; points can no longer be exported or scored on test.",
+        ),
     ] = False,
 ) -> None:
     """Print the size of a run's files, and remove its checkpoints or weights.
@@ -356,16 +430,24 @@ def track(
     run: Run,
     to: Annotated[
         list[str],
-        typer.Option(metavar="TRACKER...", help="tensorboard, mlflow, wandb or trackio; several separated by spaces."),
+        typer.Option(
+            metavar="TRACKER...",
+            help="tensorboard, mlflow, wandb or trackio; several separated by spaces.",
+        ),
     ],
     folder: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="For tensorboard and wandb: output folder.")
     ] = None,
-    uri: Annotated[str | None, typer.Option(metavar="URI", help="For mlflow: tracking URI.")] = None,
-    project: Annotated[
-        str | None, typer.Option(metavar="NAME", help="For mlflow, wandb and trackio: project or experiment.")
+    uri: Annotated[
+        str | None, typer.Option(metavar="URI", help="For mlflow: tracking URI.")
     ] = None,
-    mode: Annotated[str | None, typer.Option(metavar="MODE", help="For wandb: offline or online.")] = None,
+    project: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="For mlflow, wandb and trackio: project or experiment."),
+    ] = None,
+    mode: Annotated[
+        str | None, typer.Option(metavar="MODE", help="For wandb: offline or online.")
+    ] = None,
 ) -> None:
     """Write a run to trackers: a tracked run for each trial, a step for each rung, and the front.
 

@@ -31,7 +31,9 @@ OVERRIDE_HELP = (
     "--space.learning_rate '{low: 1e-6, high: 1e-4, log: true}'."
 )
 
-SpaceFile = Annotated[str, typer.Argument(metavar="SPACE", help="YAML file, or name of a shipped space such as demo.")]
+SpaceFile = Annotated[
+    str, typer.Argument(metavar="SPACE", help="YAML file, or name of a shipped space such as demo.")
+]
 
 Trials = Annotated[int | None, typer.Option(min=1, help="Short for --budget.trials.")]
 
@@ -43,15 +45,22 @@ def run(  # noqa: PLR0913 (the options of a command)
     context: typer.Context,
     space: Annotated[
         str | None,
-        typer.Argument(metavar="SPACE", help="YAML file, or name of a shipped space; optional with --resume."),
+        typer.Argument(
+            metavar="SPACE", help="YAML file, or name of a shipped space; optional with --resume."
+        ),
     ] = None,
     resume: Annotated[
         str | None,
-        typer.Option(metavar="RUN", help="Resume a run that was interrupted or killed, or extend one."),
+        typer.Option(
+            metavar="RUN", help="Resume a run that was interrupted or killed, or extend one."
+        ),
     ] = None,
     warm_start: Annotated[
         list[str] | None,
-        typer.Option(metavar="RUN", help="Learn from this older run, which may use other data or models; repeatable."),
+        typer.Option(
+            metavar="RUN",
+            help="Learn from this older run, which may use other data or models; repeatable.",
+        ),
     ] = None,
     trials: Trials = None,
     take_over: Annotated[
@@ -98,29 +107,45 @@ def run(  # noqa: PLR0913 (the options of a command)
     place = None
     if resume_or_start:
         if resume is not None or space is None:
-            raise InputError("--resume-or-start requires SPACE, and cannot be combined with --resume RUN")
+            raise InputError(
+                "--resume-or-start requires SPACE, and cannot be combined with --resume RUN"
+            )
         place, has_begun = _find_named_run(space, arguments, format)
         resume = place if has_begun else None
     resumed = None
     if resume is not None:
         if warm_start and place is None:
-            raise InputError("--warm-start is for new runs; a resumed run keeps the warm start it began with")
+            raise InputError(
+                "--warm-start is for new runs; a resumed run keeps the warm start it began with"
+            )
         from raysweep.controller.resume import load_resumed
 
         run_to_resume = run_folder("--resume", resume)
         space_file = None if space is None else find_space(space)
         overrides = parse_overrides(arguments)
-        loaded, resumed = load_resumed(run_to_resume, space_file, overrides, warn, take_over=take_over)
+        loaded, resumed = load_resumed(
+            run_to_resume, space_file, overrides, warn, take_over=take_over
+        )
     elif space is None:
-        raise InputError("SPACE is missing: a YAML file or the name of a shipped space, or --resume RUN")
+        raise InputError(
+            "SPACE is missing: a YAML file or the name of a shipped space, or --resume RUN"
+        )
     else:
         loaded = _load(space, arguments)
     from raysweep.ray_tune import run as runner
 
     with working(verbosity) as (display, log):
-        older_runs = [run_folder("--warm-start", older) for older in warm_start or () if resumed is None]
+        older_runs = [
+            run_folder("--warm-start", older) for older in warm_start or () if resumed is None
+        ]
         outcome = runner.run(
-            loaded.config, loaded.space, display, log, resumed=resumed, warm_start=older_runs, place=place
+            loaded.config,
+            loaded.space,
+            display,
+            log,
+            resumed=resumed,
+            warm_start=older_runs,
+            place=place,
         )
     with undisturbed(outcome.interrupted):
         summary = report_run(outcome.run, format=format)
@@ -160,7 +185,9 @@ def _find_named_run(space: str, arguments: list[str], format: str) -> tuple[str,
     if state.failure is not None:
         report_run(run_folder("--resume-or-start", place), format=format)
         is_json = format == "json"
-        typer.echo(f"run: not resumed, because it failed permanently ({state.failure})", err=is_json)
+        typer.echo(
+            f"run: not resumed, because it failed permanently ({state.failure})", err=is_json
+        )
         typer.echo(f"run: to resume it anyway: {format_resume(place)}", err=is_json)
         raise typer.Exit(1)
     return place, state.has_begun
@@ -213,14 +240,24 @@ def schema() -> None:
 @app.command(rich_help_panel=panels.STEER)
 def artifacts(
     folder: Annotated[
-        str, typer.Argument(metavar="FOLDER", help="Folder or URI of artifacts: storage.artifacts of a sweep.")
+        str,
+        typer.Argument(
+            metavar="FOLDER", help="Folder or URI of artifacts: storage.artifacts of a sweep."
+        ),
     ] = "raysweep-runs/artifacts",
     unused_for: Annotated[
         float | None,
-        typer.Option(metavar="DAYS", min=0, help="List only artifacts that no sweep has used for this many days."),
+        typer.Option(
+            metavar="DAYS",
+            min=0,
+            help="List only artifacts that no sweep has used for this many days.",
+        ),
     ] = None,
     prune: Annotated[
-        bool, typer.Option("--prune", help="Remove the listed artifacts; requires --unused-for (0 days for all).")
+        bool,
+        typer.Option(
+            "--prune", help="Remove the listed artifacts; requires --unused-for (0 days for all)."
+        ),
     ] = False,
     format: Annotated[str, typer.Option(help="Output format: table or json.")] = "table",
 ) -> None:

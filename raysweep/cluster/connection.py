@@ -16,16 +16,29 @@ from pathlib import Path
 from typing import Any
 
 from raysweep.cluster import ray_internals
-from raysweep.cluster.resources import ADDRESS_VARIABLE, Capacity, address_of, check_cluster_file, read_capacity
+from raysweep.cluster.resources import (
+    ADDRESS_VARIABLE,
+    Capacity,
+    address_of,
+    check_cluster_file,
+    read_capacity,
+)
 from raysweep.config.sweep import ResourcesConfig
 from raysweep.errors import InputError
-from raysweep.terminal import in_main_thread, repeating, set_log_level, termination_kept, undisturbed
+from raysweep.terminal import (
+    in_main_thread,
+    repeating,
+    set_log_level,
+    termination_kept,
+    undisturbed,
+)
 
 CONNECT_SECONDS = 10
 SILENT_SECONDS = 15  # until the user reads that Ray has not started yet; it usually takes 3 to 5
 RESET_SECONDS = 0.001  # interval between attempts to set a signal handler that Ray may reset
 TOKEN_BYTES = 32  # length of Ray's own tokens
-JOB_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # set only by Ray's job supervisor, for the job's command
+# set only by Ray's job supervisor, for the job's command
+JOB_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 
 
 @contextlib.contextmanager
@@ -48,7 +61,9 @@ def connected(
         InputError: If Ray does not start or the cluster does not answer.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")  # `uv run raysweep` would ship the working directory
+    os.environ.setdefault(
+        "RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0"
+    )  # `uv run raysweep` would ship the working directory
     address = address_of(resources)
     key = "resources.address" if resources.address else ADDRESS_VARIABLE
     protect_token(may_make=not address)
@@ -75,14 +90,20 @@ def connected(
         options |= {"num_cpus": resources.num_cpus, "include_dashboard": False}
     try:
         with termination_kept(), _forks_lead_groups(), _reporting(report):
-            ray.init(address=resolved, job_config=JobConfig(metadata=dict(metadata or {})), **options)
+            ray.init(
+                address=resolved, job_config=JobConfig(metadata=dict(metadata or {})), **options
+            )
         if log_level is not None:
             set_log_level(log_level)  # Ray has added a handler to the root logger
     except Exception as error:  # Ray also raises plain exceptions, for example after a timeout
         reason = " ".join(str(error).split())[:300]
         if address:
-            raise InputError(f"{key}: cannot join {address}: {reason}; {_how_to_join(reason, key)}") from None
-        raise InputError(f"Ray does not start on this machine: {reason}; {_how_to_start(error)}") from None
+            raise InputError(
+                f"{key}: cannot join {address}: {reason}; {_how_to_join(reason, key)}"
+            ) from None
+        raise InputError(
+            f"Ray does not start on this machine: {reason}; {_how_to_start(error)}"
+        ) from None
     try:
         yield read_capacity(resources)
     finally:
@@ -96,7 +117,9 @@ def _reporting(report: Callable[[str], None] | None) -> contextlib.AbstractConte
     began = time.monotonic()
 
     def report_wait() -> None:
-        report(f"ray: has not started after {time.monotonic() - began:.0f} s; the machine may be busy")
+        report(
+            f"ray: has not started after {time.monotonic() - began:.0f} s; the machine may be busy"
+        )
 
     return repeating(report_wait, SILENT_SECONDS)
 
@@ -121,9 +144,7 @@ def _how_to_start(error: Exception) -> str:
         return "set RAY_TMPDIR to a folder with a short path, such as /tmp"
     if isinstance(error, OSError):
         return "set RAY_TMPDIR to a writable folder with free space"
-    return (
-        "if the machine is busy or short of memory, try again later; Ray's logs are in RAY_TMPDIR, or /tmp, under ray"
-    )
+    return "if the machine is busy or short of memory, try again later; Ray's logs are in RAY_TMPDIR, or /tmp, under ray"
 
 
 _forks = {"lead_groups": False}
@@ -201,7 +222,9 @@ def _check_address(address: str, key: str) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
     except OSError as error:
-        raise InputError(f"{key}: no Ray cluster at {address}: {error}; {_allowed_addresses(key)}") from None
+        raise InputError(
+            f"{key}: no Ray cluster at {address}: {error}; {_allowed_addresses(key)}"
+        ) from None
 
 
 def protect_token(*, may_make: bool) -> None:

@@ -169,7 +169,9 @@ class Heartbeat:
         last = self._last_sign if self._is_computing else None
         quiet_seconds = 0.0 if last is None else time.monotonic() - last
         is_evaluating = self._is_evaluating and self._is_computing
-        record = HeartbeatRecord(self._node_id, os.getpid(), quiet_seconds, self._is_loading, is_evaluating)
+        record = HeartbeatRecord(
+            self._node_id, os.getpid(), quiet_seconds, self._is_loading, is_evaluating
+        )
         listener.actor.record.remote(self._trial_id, record)
 
 
@@ -198,7 +200,8 @@ class HeartbeatWatch:
             return {}
         waited = now - self._queried_at
         return {
-            trial_id: replace(silence, record_age=silence.record_age + waited) for trial_id, silence in silences.items()
+            trial_id: replace(silence, record_age=silence.record_age + waited)
+            for trial_id, silence in silences.items()
         }
 
 

@@ -45,7 +45,11 @@ def list_worker_nodes() -> set[str]:
     """Return the ids of the living nodes that run work, which excludes heads without CPUs."""
     import ray
 
-    return {node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) > 0}
+    return {
+        node["NodeID"]
+        for node in ray.nodes()
+        if node["Alive"] and node["Resources"].get("CPU", 0) > 0
+    }
 
 
 @contextlib.contextmanager
@@ -98,7 +102,9 @@ class Cloud(NamedTuple):
     announces_end: Callable[[str], bool]
 
 
-_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # metadata servers are never behind a proxy
+_direct = urllib.request.build_opener(
+    urllib.request.ProxyHandler({})
+)  # metadata servers are never behind a proxy
 
 
 def _announced_by_aws(host: str) -> bool:
@@ -108,12 +114,16 @@ def _announced_by_aws(host: str) -> bool:
     """
     lifetime = {"X-aws-ec2-metadata-token-ttl-seconds": str(TOKEN_SECONDS)}
     token = _answer("PUT", f"{host}/latest/api/token", lifetime)
-    action = _answer("GET", f"{host}/latest/meta-data/spot/instance-action", {"X-aws-ec2-metadata-token": token})
+    action = _answer(
+        "GET", f"{host}/latest/meta-data/spot/instance-action", {"X-aws-ec2-metadata-token": token}
+    )
     return "action" in action
 
 
 def _announced_by_google(host: str) -> bool:
-    answer = _answer("GET", f"{host}/computeMetadata/v1/instance/preempted", {"Metadata-Flavor": "Google"})
+    answer = _answer(
+        "GET", f"{host}/computeMetadata/v1/instance/preempted", {"Metadata-Flavor": "Google"}
+    )
     return answer.strip() == "TRUE"
 
 
@@ -125,8 +135,16 @@ def _answer(method: str, url: str, headers: Mapping[str, str]) -> str:
 
 
 CLOUDS = (
-    Cloud("Amazon EC2", "AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://169.254.169.254", 120, _announced_by_aws),
-    Cloud("Google", "GCE_METADATA_HOST", "http://metadata.google.internal", 30, _announced_by_google),
+    Cloud(
+        "Amazon EC2",
+        "AWS_EC2_METADATA_SERVICE_ENDPOINT",
+        "http://169.254.169.254",
+        120,
+        _announced_by_aws,
+    ),
+    Cloud(
+        "Google", "GCE_METADATA_HOST", "http://metadata.google.internal", 30, _announced_by_google
+    ),
 )
 
 
@@ -134,7 +152,9 @@ def this_cloud() -> Cloud | None:
     """Return the cloud that this machine belongs to, or None if it does not belong to one."""
     file = Path(VENDOR_FILE)
     vendor = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
-    return next((cloud for cloud in CLOUDS if cloud.variable in os.environ or cloud.vendor == vendor), None)
+    return next(
+        (cloud for cloud in CLOUDS if cloud.variable in os.environ or cloud.vendor == vendor), None
+    )
 
 
 def end_is_announced(cloud: Cloud) -> bool:
@@ -167,8 +187,12 @@ def _watch(cloud: Cloud) -> None:
     while not is_marked:
         time.sleep(POLL_SECONDS)
         if end_is_announced(cloud):
-            with contextlib.suppress(Exception):  # Ray's control plane did not answer; try again later
-                is_marked = ray_internals.drain_node(ray.get_runtime_context().get_node_id(), cloud.notice_seconds)
+            with contextlib.suppress(
+                Exception
+            ):  # Ray's control plane did not answer; try again later
+                is_marked = ray_internals.drain_node(
+                    ray.get_runtime_context().get_node_id(), cloud.notice_seconds
+                )
 
 
 class DrainWatch:
@@ -185,7 +209,9 @@ class DrainWatch:
         is_due = now - self._polled_at >= POLL_SECONDS
         if is_due and not self._is_draining:
             self._polled_at = now
-            with contextlib.suppress(Exception):  # Ray's control plane did not answer; try again later
+            with contextlib.suppress(
+                Exception
+            ):  # Ray's control plane did not answer; try again later
                 if ray.is_initialized():
                     node_id = ray.get_runtime_context().get_node_id()
                     self._is_draining = node_id in ray_internals.read_draining_nodes()

@@ -47,7 +47,9 @@ def drain_node(node_id: str, seconds: float) -> bool:
     reason = messages.DrainNodeReason.Value(PREEMPTION)
     until_milliseconds = int(1000 * (time.time() + seconds))
     client = _connect(ray.get_runtime_context().gcs_address)
-    is_accepted, _ = client.drain_node(node_id, reason, "the cloud takes the machine away", until_milliseconds)
+    is_accepted, _ = client.drain_node(
+        node_id, reason, "the cloud takes the machine away", until_milliseconds
+    )
     return bool(is_accepted)
 
 
@@ -65,7 +67,9 @@ def count_memory_kills_as_deaths() -> None:
         return
 
     def fail(self: Any, tracked_actor_task: Any, exception: Exception) -> None:
-        if isinstance(exception, RayError) and not isinstance(exception, RayActorError | RayTaskError):
+        if isinstance(exception, RayError) and not isinstance(
+            exception, RayActorError | RayTaskError
+        ):
             exception = RayActorError(error_msg=f"{type(exception).__name__}: {exception}")
         original(self, tracked_actor_task, exception)
 
@@ -98,7 +102,9 @@ def resolve_address(address: str) -> str:
     accepts drivers that send one but cannot talk to them: their actors end as soon as they start.
     """
     import ray
-    from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
+    from ray._private.authentication.authentication_token_setup import (
+        maybe_enable_token_auth_if_token_available,
+    )
     from ray._private.services import canonicalize_bootstrap_address
 
     try:

@@ -17,7 +17,8 @@ from raysweep.storage.location import expand_home
 
 CUDA_CONTEXT_BYTES = 600 << 20  # GPU memory per process that does not show up in any allocator
 USABLE_GPU_MEMORY_FRACTION = 0.9  # of each GPU when trials are packed by measured memory
-THREADS_PER_PROCESS = 8  # an encoder gains little from more threads, so larger nodes run several processes
+# an encoder gains little from more threads, so larger nodes run several processes
+THREADS_PER_PROCESS = 8
 RAYS_OWN = ("CPU", "GPU", "TPU", "memory", "object_store_memory")  # names of Ray's own resources
 NODE_ID_LABEL = "ray.io/node-id"  # label that Ray itself gives every node
 GROUP_LABEL = "ray.io/node-group"  # label of nodes added by an autoscaler
@@ -33,7 +34,8 @@ TORCH_PROCESS_BYTES = 450 << 20  # 410 MiB after importing Ray, torch and senten
 SEARCH_PROCESS_BYTES = 100 << 20  # 62 MiB after importing Ray, NumPy and faiss
 SEARCH_BLOCK_BYTES = 128 << 20  # cosines and the nearest rows so far for a block of queries
 COPIES_PER_ENCODER = 5  # of the weights: current, gradients, two for AdamW, one being written; initial ones are shared
-FLOATS_KEPT_FOR_BACKWARD = 18  # times the hidden width, per token and layer; measured: 163 KiB per token
+# times the hidden width, per token and layer; measured: 163 KiB per token
+FLOATS_KEPT_FOR_BACKWARD = 18
 FLOATS_IN_FORWARD = 12  # times the hidden width, per token, for one layer at a time
 TOKENS_IN_FORWARD = 4096  # per batch that is only encoded
 
@@ -48,7 +50,9 @@ class NodeSize(NamedTuple):
     @classmethod
     def of(cls, amounts: Mapping[str, float]) -> "NodeSize":
         """Return the size of a node with these amounts of Ray resources."""
-        cpus, gpus, memory_bytes = (float(amounts.get(resource, 0)) for resource in ("CPU", "GPU", "memory"))
+        cpus, gpus, memory_bytes = (
+            float(amounts.get(resource, 0)) for resource in ("CPU", "GPU", "memory")
+        )
         return cls(cpus, gpus, memory_bytes)
 
     def has_processors_of(self, other: "NodeSize") -> bool:
@@ -150,7 +154,9 @@ class Capacity:
         """
         if self.gpus < 1:
             num_cpus = sum(int(node.cpus) for node in self.nodes)
-            may_use_all = self._limit(num_cpus) == num_cpus  # otherwise fewer workers, with more threads
+            may_use_all = (
+                self._limit(num_cpus) == num_cpus
+            )  # otherwise fewer workers, with more threads
             has_enough_chunks = 0 < num_cpus * CHUNKS_PER_PROCESS <= num_chunks
             if may_use_all and has_enough_chunks:
                 return Request(1, 0, num_cpus)
@@ -190,7 +196,9 @@ class Capacity:
             on_cpus_alone = not gpus and encoder.gpus  # although the cluster has GPUs
             cpus = self.processors().cpus if on_cpus_alone else encoder.cpus
         cache_bytes = int(resources.cache_gib * 2**30)
-        trial = Request(cpus, gpus, 1, cache_bytes, checkpoints_blocks=resources.gradient_checkpointing)
+        trial = Request(
+            cpus, gpus, 1, cache_bytes, checkpoints_blocks=resources.gradient_checkpointing
+        )
         num_fitting = _count_on(self.nodes, trial)
         if not num_fitting:
             compared = ("gpus", "cpus") if gpus else ("cpus", "gpus")
@@ -208,7 +216,9 @@ class Capacity:
         The request never exceeds the memory of the largest suitable node, because a worker there may still succeed. No
         memory is requested if Ray does not know a node's memory, as with nodes that an autoscaler may add.
         """
-        fitting = [node for node in self.nodes if node.cpus >= request.cpus and node.gpus >= request.gpus]
+        fitting = [
+            node for node in self.nodes if node.cpus >= request.cpus and node.gpus >= request.gpus
+        ]
         sizes = [node.memory_bytes for node in fitting]
         if not sizes or not all(sizes):
             return request
@@ -221,7 +231,13 @@ class Capacity:
 
 
 def trial_bytes(
-    weights_bytes: int, num_encoders: int = 1, *, num_layers: int, width: int, tokens_of_batch: int, cache_bytes: int
+    weights_bytes: int,
+    num_encoders: int = 1,
+    *,
+    num_layers: int,
+    width: int,
+    tokens_of_batch: int,
+    cache_bytes: int,
 ) -> int:
     """Return how many bytes of memory a trial of one or two encoders with these weights needs on CPUs.
 
@@ -253,7 +269,11 @@ def times_on(node: NodeSize, request: Request, memory_bytes: int = 0) -> int:
 
     The request must ask for at least one resource.
     """
-    amounts = ((node.cpus, request.cpus), (node.gpus, request.gpus), (node.memory_bytes, memory_bytes))
+    amounts = (
+        (node.cpus, request.cpus),
+        (node.gpus, request.gpus),
+        (node.memory_bytes, memory_bytes),
+    )
     return min(_times_in(available, requested) for available, requested in amounts if requested)
 
 
@@ -268,7 +288,9 @@ def _times_in(available: float, requested: float) -> int:
 
 
 def worker_nodes(
-    present: Sequence[Mapping[str, float]], resources: ResourcesConfig, groups: Sequence[NodeGroup] = ()
+    present: Sequence[Mapping[str, float]],
+    resources: ResourcesConfig,
+    groups: Sequence[NodeGroup] = (),
 ) -> tuple[NodeSize, ...]:
     """Return the nodes that may run work at the same time, including those that an autoscaler may add later.
 
@@ -322,7 +344,9 @@ def _groups_of(values: Mapping[str, Any]) -> tuple[list[NodeGroup], int]:
     for name, amounts in resources.items():
         group = NodeGroup(name, NodeSize.of(amounts), max_counts[name], marks.get(name))
         may_run_work = group.size.cpus > 0 and group.max_count > 0
-        if name != head_type and may_run_work:  # for other types, only nodes that are already present count
+        if (
+            name != head_type and may_run_work
+        ):  # for other types, only nodes that are already present count
             groups.append(group)
     return groups, max_workers
 
@@ -401,7 +425,9 @@ def check_cluster_file() -> None:
     """
     named = os.environ.get(CLUSTER_FILE_VARIABLE)
     if named and not cluster_file().exists():
-        raise InputError(f"{CLUSTER_FILE_VARIABLE} is {named}; allowed: an existing cluster file of `ray up`")
+        raise InputError(
+            f"{CLUSTER_FILE_VARIABLE} is {named}; allowed: an existing cluster file of `ray up`"
+        )
 
 
 def read_capacity(resources: ResourcesConfig) -> Capacity:
@@ -431,17 +457,23 @@ def read_capacity(resources: ResourcesConfig) -> Capacity:
     return Capacity(nodes, num_present, len(living), resources.max_prepare_workers)
 
 
-def _possible_groups(living: Sequence[Mapping[str, Any]], resources: ResourcesConfig) -> list[NodeGroup]:
+def _possible_groups(
+    living: Sequence[Mapping[str, Any]], resources: ResourcesConfig
+) -> list[NodeGroup]:
     """Return the groups of nodes that the joined cluster's autoscaler may add."""
     groups, max_workers = _read_groups(cluster_file())
     if groups:
         return _share_out(groups, Limits(max_workers))
-    heads = [NodeSize.of(node["Resources"]) for node in living if HEAD_RESOURCE in node["Resources"]]
+    heads = [
+        NodeSize.of(node["Resources"]) for node in living if HEAD_RESOURCE in node["Resources"]
+    ]
     unlimited = resources.max_concurrent_trials or NODES_OF_UNLIMITED_GROUP
     return groups_in_config(ray_internals.read_cluster_config(), next(iter(heads), None), unlimited)
 
 
-def _group_of(node: Mapping[str, Any], groups: Sequence[NodeGroup], num_left: Mapping[str, int]) -> str | None:
+def _group_of(
+    node: Mapping[str, Any], groups: Sequence[NodeGroup], num_left: Mapping[str, int]
+) -> str | None:
     """Return the name of a node's group: by its label or, since not every autoscaler sets labels, by its size."""
     label = node.get("Labels", {}).get(GROUP_LABEL)
     if any(group.name == label for group in groups):

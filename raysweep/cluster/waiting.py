@@ -10,14 +10,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from raysweep.cluster import ray_internals
 from raysweep.cluster.connection import CONNECT_SECONDS
-from raysweep.cluster.resources import RAYS_OWN, NodeGroup, Request, cluster_file, node_groups, times_on
+from raysweep.cluster.resources import (
+    RAYS_OWN,
+    NodeGroup,
+    Request,
+    cluster_file,
+    node_groups,
+    times_on,
+)
 
 if TYPE_CHECKING:
     import ray
     from ray.autoscaler.v2.schema import ClusterStatus
 
 QUIET_SECONDS = 30.0  # without progress before pending work is reported
-UNAVAILABLE_SECONDS = 120.0  # without progress while launches fail, before a different node type is requested
+# without progress while launches fail, before a different node type is requested
+UNAVAILABLE_SECONDS = 120.0
 
 
 class Waiting(NamedTuple):
@@ -37,7 +45,9 @@ def waiting() -> Waiting | None:
     import ray
 
     try:
-        status = ray_internals.read_cluster_status(ray.get_runtime_context().gcs_address, CONNECT_SECONDS)
+        status = ray_internals.read_cluster_status(
+            ray.get_runtime_context().gcs_address, CONNECT_SECONDS
+        )
         return describe_waiting(status)
     except Exception as error:  # errors have many types, since the head may be busy or dead
         logging.getLogger(__name__).debug("cluster: status unavailable (%s)", error)
@@ -50,7 +60,9 @@ def describe_waiting(status: "ClusterStatus") -> Waiting | None:
     counts_by_request: Counter[Request] = Counter()
     for bundle, count in _requested_bundles(status):
         memory_bytes = int(bundle.get("memory", 0))
-        request = Request(bundle.get("CPU", 0.0), bundle.get("GPU", 0.0), 1, memory_bytes=memory_bytes)
+        request = Request(
+            bundle.get("CPU", 0.0), bundle.get("GPU", 0.0), 1, memory_bytes=memory_bytes
+        )
         counts_by_text[_describe_bundle(bundle)] += count
         counts_by_request[request] += count
     if not counts_by_text:
@@ -98,11 +110,17 @@ def _is_of_probe_task(bundle: Mapping[str, float]) -> bool:
 def find_alternatives(waiting_work: Waiting, groups: Sequence[NodeGroup]) -> dict[NodeGroup, int]:
     """Return how many nodes of other types to request when the preferred types fail to launch; fewest GPUs first."""
     counts: dict[NodeGroup, int] = {}
-    available = [group for group in groups if group.mark is not None and group.name not in waiting_work.unavailable]
+    available = [
+        group
+        for group in groups
+        if group.mark is not None and group.name not in waiting_work.unavailable
+    ]
     available.sort(key=lambda group: group.size.gpus)
     for demand in waiting_work.demands:
         for group in available:
-            memory_bytes = demand.memory_bytes if group.size.memory_bytes else 0  # 0 if the node's memory is unknown
+            memory_bytes = (
+                demand.memory_bytes if group.size.memory_bytes else 0
+            )  # 0 if the node's memory is unknown
             workers_per_node = times_on(group.size, demand, memory_bytes)
             if workers_per_node:
                 num_nodes = math.ceil(demand.count / workers_per_node)
@@ -179,7 +197,9 @@ class WaitingWatch:
             return
         self._checked_at = now
         waiting_work = waiting()
-        if waiting_work is not None and (waiting_work.unavailable or not waiting_work.has_starting_nodes):
+        if waiting_work is not None and (
+            waiting_work.unavailable or not waiting_work.has_starting_nodes
+        ):
             self._has_reported_remaining = True
             self._report(waiting_work.text)
 
@@ -207,7 +227,9 @@ class WaitingWatch:
             unavailable = ", ".join(sorted(waiting_work.unavailable))
             groups = node_groups(cluster_file())
             for group, count in find_alternatives(waiting_work, groups).items():
-                self._report(f"nodes of type {unavailable} are unavailable; requesting {count} of type {group.name}")
+                self._report(
+                    f"nodes of type {unavailable} are unavailable; requesting {count} of type {group.name}"
+                )
                 self._probe_tasks.submit(group, count)
         return waiting_work.has_starting_nodes
 

@@ -8,7 +8,9 @@ from typing import Any
 TARGETS = ("attention", "feed_forward", "all_linear")
 """Linear layers that an adapter is attached to, in every block of the encoder."""
 
-DEFAULTS: Mapping[str, Any] = MappingProxyType({"lora_rank": 8, "lora_targets": "all_linear", "lora_dropout": 0.0})
+DEFAULTS: Mapping[str, Any] = MappingProxyType(
+    {"lora_rank": 8, "lora_targets": "all_linear", "lora_dropout": 0.0}
+)
 """Defaults of an adapter's parameters; ``lora_alpha`` defaults to twice the rank."""
 
 PARAMETERS = ("lora_rank", "lora_alpha", "lora_targets", "lora_dropout")

@@ -25,7 +25,16 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, get_args, get_origin
 
-from raysweep.config.loss_spec import EXAMPLES, BatchRule, Choice, LossSpec, Number, Option, Parameter, TargetRule
+from raysweep.config.loss_spec import (
+    EXAMPLES,
+    BatchRule,
+    Choice,
+    LossSpec,
+    Number,
+    Option,
+    Parameter,
+    TargetRule,
+)
 from raysweep.errors import InputError
 
 SUPPLIED = ("width", "num_labels")
@@ -74,7 +83,9 @@ def inspect_class(path: str) -> LossSpec:
     loss = import_object(path)
     is_module = inspect.isclass(loss) and hasattr(loss, "named_parameters")
     if not is_module or not any(callable(getattr(loss, name, None)) for name in METHODS):
-        raise InputError(f"{path!r} is not a loss; allowed: a torch.nn.Module with the method {' or '.join(METHODS)}")
+        raise InputError(
+            f"{path!r} is not a loss; allowed: a torch.nn.Module with the method {' or '.join(METHODS)}"
+        )
     examples = _attribute(path, loss, "examples", tuple(EXAMPLES))
     _check_method(path, loss)
     parameters = dict(_parameters(path, loss))
@@ -101,16 +112,22 @@ def _check_method(path: str, loss: type) -> None:
         inspect.signature(bound).bind(*arguments)
     except TypeError as error:
         allowed = f"{method}({', '.join(arguments)})"
-        raise InputError(f"{path!r}: {method} cannot be called: {error}; allowed: {allowed}") from None
+        raise InputError(
+            f"{path!r}: {method} cannot be called: {error}; allowed: {allowed}"
+        ) from None
 
 
-def _attribute(path: str, loss: type, name: str, allowed: tuple[str, ...], default: str | None = None) -> Any:
+def _attribute(
+    path: str, loss: type, name: str, allowed: tuple[str, ...], default: str | None = None
+) -> Any:
     """Return a class attribute's value, which must be one of ``allowed``."""
     value = getattr(loss, name, default)
     if value in allowed:
         return value
     problem = "is missing" if value is None else f"is {value!r}"
-    raise InputError(f"{path!r}: the class attribute {name} {problem}; allowed: {', '.join(allowed)}")
+    raise InputError(
+        f"{path!r}: the class attribute {name} {problem}; allowed: {', '.join(allowed)}"
+    )
 
 
 def _parameters(path: str, loss: Any) -> Iterator[tuple[str, Parameter]]:
@@ -122,11 +139,15 @@ def _parameters(path: str, loss: Any) -> Iterator[tuple[str, Parameter]]:
         signature = inspect.signature(loss, eval_str=True)
     except Exception as error:  # evaluating annotations may raise anything
         reason = " ".join(str(error).split())
-        raise InputError(f"{path!r}: its parameters cannot be read: {type(error).__name__}: {reason}") from None
+        raise InputError(
+            f"{path!r}: its parameters cannot be read: {type(error).__name__}: {reason}"
+        ) from None
     parameters = list(signature.parameters.values())
     accepts_model = bool(parameters) and parameters[0].kind in _POSITIONAL
     if not accepts_model or loss.__init__.__module__ == _MODULE:
-        raise InputError(f"{path!r}: __init__ takes no positional argument; allowed: the model as the first one")
+        raise InputError(
+            f"{path!r}: __init__ takes no positional argument; allowed: the model as the first one"
+        )
     for parameter in parameters[1:]:
         is_variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         if is_variadic or parameter.name in SUPPLIED:

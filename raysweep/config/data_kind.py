@@ -10,7 +10,15 @@ from raysweep.errors import InputError
 from raysweep.metrics.scores import RELATION_GOALS, SCORES, WATCHED
 
 _MINING = (
-    *("encoder", "neighbors", "concatenated", "min_similarity", "index", "anchors_per_class", "max_similarity"),
+    *(
+        "encoder",
+        "neighbors",
+        "concatenated",
+        "min_similarity",
+        "index",
+        "anchors_per_class",
+        "max_similarity",
+    ),
     *("negatives", "negative_ranks", "relative_margin", "experts"),
 )
 """Settings for mining examples from labeled sentences; with other data, they must have their defaults."""
@@ -25,11 +33,16 @@ def of_kind(config: SweepConfig, space: Space, kind: DataKind) -> SweepConfig:
     if kind == "labeled":
         _check_goals(config, kind)
         return config
-    for setting, allowed in (*_find_unsuitable_data(config.data, kind), *_find_unsuitable(config, space)):
+    for setting, allowed in (
+        *_find_unsuitable_data(config.data, kind),
+        *_find_unsuitable(config, space),
+    ):
         raise InputError(f"{setting}; allowed with data of the kind {kind}: {allowed}")
     objective = config.objective
     of_sentences = {"polarity": RELATION_GOALS.p, "similarity": RELATION_GOALS.s}
-    goals = {name: goal for name, goal in of_sentences.items() if name not in objective.model_fields_set}
+    goals = {
+        name: goal for name, goal in of_sentences.items() if name not in objective.model_fields_set
+    }
     updates = {
         "data": config.data.model_copy(update={"kind": kind}),
         "objective": objective.model_copy(update=goals),
@@ -43,10 +56,14 @@ def _check_goals(config: SweepConfig, kind: DataKind) -> None:
     for key in ("polarity", "similarity"):
         name = getattr(config.objective, key)
         is_of_relations = kind != "labeled"
-        of_kind = [goal for goal in goal_names(key) if SCORES[goal].is_of_relations == is_of_relations]
+        of_kind = [
+            goal for goal in goal_names(key) if SCORES[goal].is_of_relations == is_of_relations
+        ]
         allowed = list(dict.fromkeys([*of_kind, WATCHED]))
         if name not in allowed:
-            raise InputError(f"objective.{key} is {name}; allowed with data of the kind {kind}: {', '.join(allowed)}")
+            raise InputError(
+                f"objective.{key} is {name}; allowed with data of the kind {kind}: {', '.join(allowed)}"
+            )
 
 
 def _find_unsuitable_data(data: DataConfig, kind: DataKind) -> Iterator[tuple[str, str]]:
@@ -74,7 +91,9 @@ def _find_unsuitable(config: SweepConfig, space: Space) -> Iterator[tuple[str, s
         value = getattr(config.examples, name)
         default = ExamplesConfig.model_fields[name].get_default()
         if value != default:
-            shown = value if isinstance(value, str | int | float) else getattr(value, "name", "given")
+            shown = (
+                value if isinstance(value, str | int | float) else getattr(value, "name", "given")
+            )
             yield f"examples.{name} is {shown}", "null" if default is None else f"{default}"
     for name in ("setfit", "published"):
         if getattr(config.baselines, name) is not None:

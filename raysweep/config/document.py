@@ -117,7 +117,9 @@ class Document:
             if node is None:
                 raise InputError(f"{path}: the file is empty")
             if not isinstance(node, yaml.MappingNode):
-                raise InputError(f"{path}: the top level is not a mapping; allowed: a mapping of keys to values")
+                raise InputError(
+                    f"{path}: the top level is not a mapping; allowed: a mapping of keys to values"
+                )
             _read_keys_as_text(node, False, set())
             document._note_lines(loader, node, ())
             document.values = loader.construct_document(node)
@@ -145,7 +147,9 @@ class Document:
         """Count a value; raise InputError if there are too many, which nested aliases can cause."""
         self.num_values += 1
         if self.num_values > MAX_VALUES:
-            raise InputError(f"{self.source}: has more than {MAX_VALUES:,} values after its aliases are expanded")
+            raise InputError(
+                f"{self.source}: has more than {MAX_VALUES:,} values after its aliases are expanded"
+            )
 
     def _count_merged(self, node: yaml.Node) -> None:
         self._count_value()
@@ -165,11 +169,15 @@ class Document:
         child = (*path, str(key))
         if child in self.lines:
             first_line = self.lines[child]
-            raise InputError(f"{place}: {dotted(child)} is a duplicate key (first in line {first_line})")
+            raise InputError(
+                f"{place}: {dotted(child)} is a duplicate key (first in line {first_line})"
+            )
         self.lines[child] = line
         return child
 
-    def override(self, path: str, text: str, short_forms: Mapping[KeyPath, str] = MappingProxyType({})) -> None:
+    def override(
+        self, path: str, text: str, short_forms: Mapping[KeyPath, str] = MappingProxyType({})
+    ) -> None:
         """Set the key at a dotted ``path`` to the YAML value ``text``, creating missing mappings on the way.
 
         If ``short_forms`` maps a key on the way to a name, the key's plain value is first expanded to a mapping that
@@ -205,12 +213,16 @@ class Document:
         """Return an InputError that names the origin of ``path``, which is a file and line or the command line."""
         keys = tuple(path)
         section = keys[:-1]
-        is_of_override = section not in self.lines and any(path[: len(section)] == section for path in self.overridden)
+        is_of_override = section not in self.lines and any(
+            path[: len(section)] == section for path in self.overridden
+        )
         if self.is_overridden(keys) or (section and is_of_override):
             return InputError(join_key(f"--{dotted(keys)}", message))
         place = self.source
         for length in range(len(keys), 0, -1):
-            line = self.lines.get(keys[:length])  # line of the key or its nearest ancestor in the file
+            line = self.lines.get(
+                keys[:length]
+            )  # line of the key or its nearest ancestor in the file
             if line is not None:
                 place += f": line {line}"
                 break
@@ -245,7 +257,9 @@ def _yaml_error(path: Path, error: Exception) -> InputError:
     if isinstance(error, yaml.MarkedYAMLError):
         line = error.problem_mark.line + 1 if error.problem_mark else 0
         return InputError(f"{path}: line {line}: {error.problem}")
-    return InputError(f"{path}: invalid value: {_one_line(error)}")  # such as an invalid date, number or character
+    return InputError(
+        f"{path}: invalid value: {_one_line(error)}"
+    )  # such as an invalid date, number or character
 
 
 def _one_line(error: Exception) -> str:

@@ -33,13 +33,19 @@ NEEDED = {"sts": ("pairs",), "retrieval": ("queries", "corpus", "relevant")}
 class GuardConfig(StrictModel):
     """A guard: `sts` correlates cosines with gold scores (Spearman), `retrieval` ranks a corpus (nDCG@10)."""
 
-    kind: Literal["sts", "retrieval"] = Field(description="evaluator of sentence-transformers that computes the score")
+    kind: Literal["sts", "retrieval"] = Field(
+        description="evaluator of sentence-transformers that computes the score"
+    )
     pairs: File | None = Field(
         None,
         description="for sts: file with the columns sentence1, sentence2 and score, or a .tsv of score and both",
     )
-    queries: File | None = Field(None, description="for retrieval: file with the columns id and text")
-    corpus: File | None = Field(None, description="for retrieval: file with the columns id and text")
+    queries: File | None = Field(
+        None, description="for retrieval: file with the columns id and text"
+    )
+    corpus: File | None = Field(
+        None, description="for retrieval: file with the columns id and text"
+    )
     relevant: File | None = Field(
         None, description="for retrieval: file with the columns query and document, which hold ids"
     )
@@ -65,7 +71,9 @@ class GuardConfig(StrictModel):
             is_needed = name in needed
             if is_given != is_needed:
                 problem = "is missing" if is_needed else "is not allowed"
-                raise ValueError(f"{name} {problem}; a guard of kind {self.kind} has {', '.join(needed)}")
+                raise ValueError(
+                    f"{name} {problem}; a guard of kind {self.kind} has {', '.join(needed)}"
+                )
         return self
 
 
@@ -83,12 +91,26 @@ def _check_names(guards: dict[str, GuardConfig]) -> dict[str, GuardConfig]:
     return guards
 
 
-GuardName = Annotated[str, WithJsonSchema({"type": "string", "pattern": _NAME, "maxLength": _MAX_CHARACTERS})]
+GuardName = Annotated[
+    str, WithJsonSchema({"type": "string", "pattern": _NAME, "maxLength": _MAX_CHARACTERS})
+]
 
 Guards = Annotated[dict[GuardName, GuardConfig], AfterValidator(_check_names)]
 
 SCORES = ("P", "S", "polarity", "similarity", "retention", "accuracy", "objective")
-PLACES = ("point", "trial", "step", "rung", "kind", "value", "width", "encoders", "split", "dev", "test")
+PLACES = (
+    "point",
+    "trial",
+    "step",
+    "rung",
+    "kind",
+    "value",
+    "width",
+    "encoders",
+    "split",
+    "dev",
+    "test",
+)
 OTHERS = ("mark", "knee", "best", "configuration", "status", "reason", "none")
 RESERVED = (*SCORES, *PLACES, *OTHERS)
 """Reserved names in tables, conditions and options, in addition to the parameters of a trial."""

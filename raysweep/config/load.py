@@ -23,7 +23,12 @@ from raysweep.metrics.scores import WATCHED
 from raysweep.storage.location import is_file
 
 _SOURCES = ("data.train", "data.dev", "data.test")
-_PROMPTS = ("model.prompt", "reference.prompt", "examples.encoder.prompt", "baselines.setfit.prompt")
+_PROMPTS = (
+    "model.prompt",
+    "reference.prompt",
+    "examples.encoder.prompt",
+    "baselines.setfit.prompt",
+)
 _PROMPTS_OF_SIDES = tuple(f"{key}.{side}" for key in _PROMPTS for side in Prompts.model_fields)
 _COLUMNS = (
     "data.text_column",
@@ -101,7 +106,9 @@ def _as_yaml(key: str, text: str) -> str:
     start = text.lstrip()
     is_quoted = isinstance(value, str) and start.startswith(("'", '"'))
     is_flow = isinstance(value, list | dict) and start.startswith(("[", "{"))
-    is_mapping = key in _PROMPTS and isinstance(value, dict) and value.keys() <= Prompts.model_fields.keys()
+    is_mapping = (
+        key in _PROMPTS and isinstance(value, dict) and value.keys() <= Prompts.model_fields.keys()
+    )
     if is_quoted or (is_flow and (is_source or is_mapping)):
         return text
     return json.dumps(text, ensure_ascii=False)
@@ -135,15 +142,15 @@ def _with_points_of_goals(document: Document, config: SweepConfig) -> SweepConfi
     place = ("objective", "polarity" if objective.polarity == WATCHED else "similarity")
     if config.watch is None or config.watch.at != "rung":
         at = "null" if config.watch is None else f"measured at: {config.watch.at}"
-        raise document.error(place, f"is watched, but watch is {at}; allowed: watch with sources and at: rung")
+        raise document.error(
+            place, f"is watched, but watch is {at}; allowed: watch with sources and at: rung"
+        )
     given = document.values.get("evaluation") or {}
     given_points = given.get("points") or {}
     kinds = [name for name in PointsConfig.model_fields if name != "calibrate"]
     for kind in kinds:
         if given_points.get(kind):
-            problem = (
-                f"is {given_points[kind]}; allowed with the score watched, which only the tuned encoder itself has: []"
-            )
+            problem = f"is {given_points[kind]}; allowed with the score watched, which only the tuned encoder itself has: []"
             raise document.error(("evaluation", "points", kind), problem)
     points = config.evaluation.points.model_copy(update={kind: [] for kind in kinds})
     evaluation = config.evaluation.model_copy(update={"points": points})
@@ -154,24 +161,33 @@ def _check_soft_targets(document: Document, config: SweepConfig, space: Space) -
     """Check that soft targets have experts."""
     soft = [value for value in space.values("targets") if value in SOFT_TARGETS]
     if soft and not config.examples.experts:
-        place = ("targets",) if "targets" in config.space else ("loss", CHOICES, "cosine_similarity", "targets")
-        raise document.error(("space", *place), f"is {soft[0]}; allowed without examples.experts: hard")
+        place = (
+            ("targets",)
+            if "targets" in config.space
+            else ("loss", CHOICES, "cosine_similarity", "targets")
+        )
+        raise document.error(
+            ("space", *place), f"is {soft[0]}; allowed without examples.experts: hard"
+        )
 
 
 def _check_teacher(document: Document, config: SweepConfig, space: Space) -> None:
     """Raise InputError if a loss distills margins from the reference, but the reference is the model itself."""
     reference = config.reference_encoder
-    if any(getattr(reference, name) != getattr(config.model, name) for name in ("name", "revision", "prompt")):
+    if any(
+        getattr(reference, name) != getattr(config.model, name)
+        for name in ("name", "revision", "prompt")
+    ):
         return
     for loss in space.values("loss"):
         if loss in LOSSES and LOSSES[loss].targets == "reference_margin":
-            problem = (
-                f"is {reference.name!r}, the model itself; allowed with the loss {loss}: another encoder, its teacher"
-            )
+            problem = f"is {reference.name!r}, the model itself; allowed with the loss {loss}: another encoder, its teacher"
             raise document.error(("reference",), problem)
 
 
-def _check_first(document: Document, config: SweepConfig, space: Space) -> tuple[list[dict[str, Any]], list[str]]:
+def _check_first(
+    document: Document, config: SweepConfig, space: Space
+) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the configurations in ``first``, and warnings about those that were left out or are repeated.
 
     If an override changed the space, configurations from the file may be outside it.
@@ -197,13 +213,19 @@ def _check_first(document: Document, config: SweepConfig, space: Space) -> tuple
         except ParameterError as error:
             if not may_be_outside:
                 raise document.error(("first", index, error.key), error.problem) from None
-            warnings.append(f"first[{index}] is left out, because it is not in the overridden space: {error}")
+            warnings.append(
+                f"first[{index}] is left out, because it is not in the overridden space: {error}"
+            )
             continue
         if not preset.is_complete:
             if values in first:
-                warnings.append(f"first[{index}] repeats an earlier entry; the sampler completes each of them")
+                warnings.append(
+                    f"first[{index}] repeats an earlier entry; the sampler completes each of them"
+                )
         elif preset.params in complete:
-            raise document.error(("first", index), "is a duplicate, which would have the same scores")
+            raise document.error(
+                ("first", index), "is a duplicate, which would have the same scores"
+            )
         else:
             complete.append(preset.params)
         first.append(values)
@@ -222,7 +244,10 @@ def find_space(name: str) -> Path:
     if is_file(path) or path.parent != Path():
         return path
     package = Path(__file__).parents[1]
-    folders = (package / "search_spaces", package.parent / "search_spaces")  # installed package, or checkout
+    folders = (
+        package / "search_spaces",
+        package.parent / "search_spaces",
+    )  # installed package, or checkout
     for folder in folders:
         shipped_file = folder / path.with_suffix(".yaml")
         if is_file(shipped_file):
@@ -230,7 +255,9 @@ def find_space(name: str) -> Path:
         shipped = sorted(file.stem for file in folder.glob("*.yaml"))
         if shipped:
             hint = did_you_mean(path.stem, shipped)
-            raise InputError(f"{name}: no such file or shipped space{hint}; shipped: {', '.join(shipped)}")
+            raise InputError(
+                f"{name}: no such file or shipped space{hint}; shipped: {', '.join(shipped)}"
+            )
     raise InputError(f"{name}: no such file")
 
 
@@ -241,13 +268,19 @@ def parse_overrides(arguments: Sequence[str]) -> list[Override]:
     while remaining:
         flag = remaining.pop(0)
         if not flag.startswith("--"):
-            raise InputError(f"unexpected argument {flag!r}; overrides are --KEY VALUE, with the dotted path of a key")
+            raise InputError(
+                f"unexpected argument {flag!r}; overrides are --KEY VALUE, with the dotted path of a key"
+            )
         key, equals, value = flag[2:].partition("=")
         if not equals:
             if not remaining:
-                raise InputError(f"{flag} has no value; overrides are --KEY VALUE, with the dotted path of a key")
+                raise InputError(
+                    f"{flag} has no value; overrides are --KEY VALUE, with the dotted path of a key"
+                )
             value = remaining.pop(0)
             if value.startswith("--"):  # an unset shell variable leaves no value
-                raise InputError(f"{flag} has no value before {value}; overrides are --KEY VALUE or --KEY=VALUE")
+                raise InputError(
+                    f"{flag} has no value before {value}; overrides are --KEY VALUE or --KEY=VALUE"
+                )
         overrides.append((key, value))
     return overrides

@@ -34,7 +34,9 @@ class ExampleSchema:
 EXAMPLES: Mapping[LossExamples, ExampleSchema] = MappingProxyType(
     {
         "triplet": ExampleSchema(("anchor", "positive", "negative")),
-        "labeled_pair": ExampleSchema(("anchor", "other"), "class"),  # 1 for the same class, otherwise 0
+        "labeled_pair": ExampleSchema(
+            ("anchor", "other"), "class"
+        ),  # 1 for the same class, otherwise 0
         "positive_pair": ExampleSchema(("anchor", "positive")),
         "scored_pair": ExampleSchema(("anchor", "other"), "float"),  # a target cosine
         "labeled_sentence": ExampleSchema(("sentence",), "class"),
@@ -93,7 +95,9 @@ class Number:
         Raises:
             InputError: If the value is not a number or is out of range. The message names the value and the range.
         """
-        is_number = isinstance(value, int if self.is_integer else int | float) and not isinstance(value, bool)
+        is_number = isinstance(value, int if self.is_integer else int | float) and not isinstance(
+            value, bool
+        )
         if not is_number or not self._is_in_range(value):  # type: ignore[arg-type]
             shown = f"{value:g}" if isinstance(value, float) else repr(value)
             raise InputError(f"{name} is {shown}; allowed: {self.allowed}")
@@ -134,7 +138,9 @@ class Choice:
     @property
     def allowed(self) -> str:
         """Return the options, separated by commas."""
-        return ", ".join(str(option).lower() if isinstance(option, bool) else option for option in self.options)
+        return ", ".join(
+            str(option).lower() if isinstance(option, bool) else option for option in self.options
+        )
 
     def check(self, name: str, value: object) -> bool | str:
         """Return the value.
@@ -182,7 +188,9 @@ class LossSpec:
     @property
     def defaults(self) -> dict[str, Value]:
         """Return the defaults of all parameters that have one."""
-        return {name: spec.default for name, spec in self.parameters.items() if spec.default is not None}
+        return {
+            name: spec.default for name, spec in self.parameters.items() if spec.default is not None
+        }
 
     def class_path_of(self, values: Mapping[str, Value]) -> str:
         """Return the import path of the class for these parameter values, since an option may replace the class."""

@@ -13,7 +13,9 @@ _LIBRARY = "sentence_transformers.sentence_transformer.losses"
 _OWN = "raysweep.training.losses"
 
 # The scale is the inverse of the softmax temperature.
-_SCALE = Number(20, "scale", above=0, at_most=1000, description="factor of the cosines, an inverse temperature")
+_SCALE = Number(
+    20, "scale", above=0, at_most=1000, description="factor of the cosines, an inverse temperature"
+)
 
 _MARGIN = "margin in units of cosine distance"
 
@@ -23,7 +25,9 @@ _DIRECTIONS = Choice(
         "symmetric": Option(
             {"directions": ("query_to_doc", "doc_to_query"), "partition_mode": "per_direction"},
         ),
-        "all": Option({"directions": ("query_to_doc", "query_to_query", "doc_to_query", "doc_to_doc")}),
+        "all": Option(
+            {"directions": ("query_to_doc", "query_to_query", "doc_to_query", "doc_to_doc")}
+        ),
     },
     "forward",
     "pairs that are contrasted: each anchor with all positives and negatives; also each positive with all anchors, as "
@@ -41,7 +45,9 @@ _RANKING: Mapping[str, Parameter] = {
 }
 
 _GUIDED: Mapping[str, Parameter] = {
-    "temperature": Number(0.01, "temperature", above=0, at_most=1, description="divisor of the cosines"),
+    "temperature": Number(
+        0.01, "temperature", above=0, at_most=1, description="divisor of the cosines"
+    ),
     "margin": Number(0, "margin", at_least=0, at_most=2, description=_MARGIN),
     "margin_strategy": Choice(
         {name: Option({"margin_strategy": name}) for name in ("absolute", "relative")},
@@ -69,7 +75,8 @@ _PAIR_TARGETS = Choice(
     {"hard": Option(), **{rule: Option() for rule in SOFT_TARGETS}},
     "hard",
     "target cosines. hard: `examples.same_class_cosine` and `examples.other_class_cosine`; others: from the cosines under "
-    "`examples.experts`, " + "; ".join(f"{rule}: {targets.description}" for rule, targets in SOFT_TARGETS.items()),
+    "`examples.experts`, "
+    + "; ".join(f"{rule}: {targets.description}" for rule, targets in SOFT_TARGETS.items()),
 )
 
 TEACHER = "teacher"
@@ -79,7 +86,9 @@ _COSINE_TRIPLET = {"distance_metric": f"{_LIBRARY}:TripletDistanceMetric.COSINE"
 
 _COSINE_PAIR = {"distance_metric": f"{_LIBRARY}:SiameseDistanceMetric.COSINE_DISTANCE"}
 
-_COSINE_BATCH = {"distance_metric": f"{_LIBRARY}:BatchHardTripletLossDistanceFunction.cosine_distance"}
+_COSINE_BATCH = {
+    "distance_metric": f"{_LIBRARY}:BatchHardTripletLossDistanceFunction.cosine_distance"
+}
 
 
 LOSSES: Mapping[str, LossSpec] = MappingProxyType(
@@ -242,14 +251,18 @@ _HYPERMASK: Mapping[str, Parameter] = {
         "were learned",
     ),
     "lambda": Number(
-        0.001, at_least=0, description="weight of the L1 distance of the weights from those before the data set"
+        0.001,
+        at_least=0,
+        description="weight of the L1 distance of the weights from those before the data set",
     ),
     "masked": Choice(
         {True: Option(), False: Option()},
         True,
         "whether the L1 distance counts each weight by the absolute value of its mask",
     ),
-    "p": Number(0.0, at_least=0, at_most=100, description="percent of each layer's mask that is zero"),
+    "p": Number(
+        0.0, at_least=0, at_most=100, description="percent of each layer's mask that is zero"
+    ),
     "mask": Choice(
         {"signed": Option(), "absolute": Option()},
         "signed",
@@ -261,14 +274,28 @@ _HYPERMASK: Mapping[str, Parameter] = {
         "whether the classes of all data sets share one output layer, under their masks, or each data set has its own",
     ),
     "embedding_size": Number(
-        24, at_least=1, at_most=4096, is_integer=True, description="width of the embedding of a data set"
+        24,
+        at_least=1,
+        at_most=4096,
+        is_integer=True,
+        description="width of the embedding of a data set",
     ),
-    "hidden_layers": Number(2, at_least=0, at_most=8, is_integer=True, description="hidden layers of the hypernetwork"),
+    "hidden_layers": Number(
+        2, at_least=0, at_most=8, is_integer=True, description="hidden layers of the hypernetwork"
+    ),
     "hidden_size": Number(
-        25, at_least=1, at_most=4096, is_integer=True, description="width of the hypernetwork's hidden layers"
+        25,
+        at_least=1,
+        at_most=4096,
+        is_integer=True,
+        description="width of the hypernetwork's hidden layers",
     ),
     "adapter_size": Number(
-        64, at_least=1, at_most=65536, is_integer=True, description="width of the adapter's hidden layer"
+        64,
+        at_least=1,
+        at_most=65536,
+        is_integer=True,
+        description="width of the adapter's hidden layer",
     ),
 }
 
@@ -285,7 +312,9 @@ SEQUENCE_LOSSES: Mapping[str, LossSpec] = MappingProxyType(
 """The losses of trials that learn the data sets of ``data.sequence`` one after another."""
 
 LOSS_PARAMETERS = tuple(
-    sorted({name for loss in (*LOSSES.values(), *SEQUENCE_LOSSES.values()) for name in loss.parameters})
+    sorted(
+        {name for loss in (*LOSSES.values(), *SEQUENCE_LOSSES.values()) for name in loss.parameters}
+    )
 )
 """The parameters of the losses in both tables."""
 
@@ -302,7 +331,9 @@ def find_loss(name: str) -> LossSpec:
         return ALL_LOSSES[name]
     if ":" in name:
         return custom_loss.inspect_class(name)
-    raise InputError(f"loss is {name!r}; allowed: {', '.join(ALL_LOSSES)}, or an import path, package.module:Class")
+    raise InputError(
+        f"loss is {name!r}; allowed: {', '.join(ALL_LOSSES)}, or an import path, package.module:Class"
+    )
 
 
 def mined_kinds(losses: Iterable[object]) -> list[str]:

@@ -35,11 +35,15 @@ def widths(text: str, full: int) -> tuple[int, ...]:
         return tuple(result)
     shorter = sorted(map(int, text.split(",")), reverse=True)
     if shorter[0] >= full:
-        raise InputError(f"space.matryoshka is {text!r}; allowed: widths below {full}, the width of the embeddings")
+        raise InputError(
+            f"space.matryoshka is {text!r}; allowed: widths below {full}, the width of the embeddings"
+        )
     return (full, *shorter)
 
 
 def check_truncated(width: int, full: int) -> None:
     """Raise InputError unless a truncated embedding is shorter than the full one."""
     if width >= full:
-        raise InputError(f"evaluation.points.truncate is {width}; allowed: below {full}, the width of the embeddings")
+        raise InputError(
+            f"evaluation.points.truncate is {width}; allowed: below {full}, the width of the embeddings"
+        )

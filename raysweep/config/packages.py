@@ -46,8 +46,15 @@ def needs_of_sweep(config: SweepConfig, space: Space) -> Iterator[Need]:
     if config.watch is not None:
         watched = [*config.watch.sources, *([config.watch.target] if config.watch.target else [])]
         yield from needs_of_sources("watch", [source.source for source in watched])
-    encoders = {"model": config.model, "reference": config.reference, "examples.encoder": config.examples.encoder}
-    encoders |= {f"examples.experts[{number}]": expert for number, expert in enumerate(config.examples.experts)}
+    encoders = {
+        "model": config.model,
+        "reference": config.reference,
+        "examples.encoder": config.examples.encoder,
+    }
+    encoders |= {
+        f"examples.experts[{number}]": expert
+        for number, expert in enumerate(config.examples.experts)
+    }
     for key, encoder in encoders.items():
         yield from needs_of_encoder(key, encoder)
     yield from needs_of_mining(config, space)
@@ -97,6 +104,8 @@ def needs_of_trackers(config: TrackersConfig) -> Iterator[Need]:
         yield Need(f"trackers.{name}", name, name)
     if config.mlflow is not None:
         uri = config.mlflow.uri or os.environ.get("MLFLOW_TRACKING_URI", "sqlite:///")
-        if uri.startswith(("sqlite:", "postgresql", "mysql", "mssql")):  # MLflow writes to the database directly
+        if uri.startswith(
+            ("sqlite:", "postgresql", "mysql", "mssql")
+        ):  # MLflow writes to the database directly
             for package in ("sqlalchemy", "alembic"):
                 yield Need("trackers.mlflow", package, "mlflow")

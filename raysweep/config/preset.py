@@ -82,7 +82,9 @@ def _checked(name: str, parameter: Parameter, value: Any) -> Any:
     match parameter:
         case Fixed():
             if not _is_same(parameter.value, value):
-                raise ParameterError(name, f"is {shown}; allowed: {parameter.value!r}, which the space fixes")
+                raise ParameterError(
+                    name, f"is {shown}; allowed: {parameter.value!r}, which the space fixes"
+                )
             return parameter.value
         case Range():
             number_type = int if parameter.integer else (int, float)

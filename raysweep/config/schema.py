@@ -78,7 +78,11 @@ def _own_parameter(name: str) -> Schema:
     """Return the schema for a loss parameter, whose bounds and default differ between losses."""
     losses = [loss for loss in ALL_LOSSES if name in ALL_LOSSES[loss].parameters]
     specification = ALL_LOSSES[losses[0]].parameters[name]
-    value: Schema = {"enum": list(specification.options)} if isinstance(specification, Choice) else {"type": "number"}
+    value: Schema = (
+        {"enum": list(specification.options)}
+        if isinstance(specification, Choice)
+        else {"type": "number"}
+    )
     if isinstance(specification, Number) and specification.is_integer:
         value = {"type": "integer"}
     description = f"{specification.description}; for {', '.join(losses)}"
@@ -144,7 +148,11 @@ def _allowed(name: str) -> Schema:
 
 
 def _range(end: Schema) -> Schema:
-    log = {"type": "boolean", "default": False, "description": "draw uniformly on a logarithmic scale; low is above 0"}
+    log = {
+        "type": "boolean",
+        "default": False,
+        "description": "draw uniformly on a logarithmic scale; low is above 0",
+    }
     return {
         "description": "A range: any value from low to high, both included.",
         "type": "object",
@@ -169,7 +177,9 @@ def _choices(value: Schema, plain: list[Schema], *, is_loss: bool) -> Schema:
     if value.get("type") == "string":
         conditional["propertyNames"] = value
     if is_loss:
-        conditional["patternProperties"] = {_IMPORT_PATH: {"type": ["object", "null"]}}  # with parameters of their own
+        conditional["patternProperties"] = {
+            _IMPORT_PATH: {"type": ["object", "null"]}
+        }  # with parameters of their own
     return {
         "description": "Choices: a list of values, or a mapping of values to parameters.",
         "type": "object",

@@ -21,7 +21,9 @@ def adapt_to_sequence(document: Document, config: SweepConfig, space: Space) -> 
     if not config.data.sequence:
         for loss in space.values("loss"):
             if loss in SEQUENCE_LOSSES:
-                raise document.error(("space", "loss"), f"is {loss}; allowed without data.sequence: other losses")
+                raise document.error(
+                    ("space", "loss"), f"is {loss}; allowed without data.sequence: other losses"
+                )
         return config
     for path, value, allowed in (
         *_find_unsuitable(config),
@@ -55,7 +57,13 @@ def _find_unsuitable(config: SweepConfig) -> Iterator[tuple[KeyPath, object, str
         yield ("resources", "gpus_per_trial"), "measured", "a number"
     if config.guards:
         yield ("guards",), ", ".join(config.guards), "{}"
-    for path in (("reference",), ("teacher",), ("watch",), ("baselines", "setfit"), ("baselines", "published")):
+    for path in (
+        ("reference",),
+        ("teacher",),
+        ("watch",),
+        ("baselines", "setfit"),
+        ("baselines", "published"),
+    ):
         value: Any = config
         for name in path:
             value = getattr(value, name)

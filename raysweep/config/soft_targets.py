@@ -49,18 +49,26 @@ def _mean(ascending: Scores) -> Scores:
 
 SOFT_TARGETS: Mapping[str, SoftTargets] = MappingProxyType(
     {
-        "soft1": SoftTargets(_highest, _lowest, "the highest score, or the lowest for other classes"),
+        "soft1": SoftTargets(
+            _highest, _lowest, "the highest score, or the lowest for other classes"
+        ),
         "soft2": SoftTargets(_mean, _mean, "the mean score"),
         # As printed in the paper: the maximum of the two highest scores, which is simply the highest.
-        "soft3": SoftTargets(_highest, _second_lowest, "the highest score, or the second lowest for other classes"),
+        "soft3": SoftTargets(
+            _highest, _second_lowest, "the highest score, or the second lowest for other classes"
+        ),
         "soft3_inner": SoftTargets(
-            _second_highest, _second_lowest, "the second highest score, or the second lowest for other classes"
+            _second_highest,
+            _second_lowest,
+            "the second highest score, or the second lowest for other classes",
         ),
     }
 )
 
 
-def soft_targets(rule: str, same_class: NDArray[np.bool_], scores: NDArray[np.float32]) -> NDArray[np.float32]:
+def soft_targets(
+    rule: str, same_class: NDArray[np.bool_], scores: NDArray[np.float32]
+) -> NDArray[np.float32]:
     """Return the target cosines (n,) for pairs by a rule from the table.
 
     Args:

@@ -21,7 +21,9 @@ def _source_or_list(value: Any) -> Any:
     entries = value if isinstance(value, list) else [value]
     for entry in entries:
         if not isinstance(entry, str):
-            raise ValueError(f"is {entry!r}; allowed: a source or a list of sources, which are strings")
+            raise ValueError(
+                f"is {entry!r}; allowed: a source or a list of sources, which are strings"
+            )
     if not entries or "" in entries:
         raise ValueError("is empty or has an empty entry; allowed: a source or a list of sources")
     return value
@@ -37,7 +39,9 @@ def _absolute_sources(sources: str | list[str]) -> str | list[str]:
     return absolute
 
 
-Sources = Annotated[str | list[str], BeforeValidator(_source_or_list), AfterValidator(_absolute_sources)]
+Sources = Annotated[
+    str | list[str], BeforeValidator(_source_or_list), AfterValidator(_absolute_sources)
+]
 
 
 DataKind = Literal["labeled", "retrieval", "pairs", "scored_pairs"]
@@ -52,28 +56,45 @@ def _two_columns(value: list[str] | None) -> list[str] | None:
 class TaskConfig(StrictModel):
     """A labeled data set of a sequence. Settings that are left out are those of `data`."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="name of the data set in reports")
-    train: Sources = Field(description="training sentences; also the pool that the data set's queries search")
-    dev: Sources | None = Field(None, description="sentences on which the search selects; split off train if not given")
-    test: Sources | None = Field(None, description="sentences scored once, for the report; for all data sets or none")
+    name: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="name of the data set in reports"
+    )
+    train: Sources = Field(
+        description="training sentences; also the pool that the data set's queries search"
+    )
+    dev: Sources | None = Field(
+        None, description="sentences on which the search selects; split off train if not given"
+    )
+    test: Sources | None = Field(
+        None, description="sentences scored once, for the report; for all data sets or none"
+    )
     subset: str | None = Field(None, description="configuration name of a hub dataset")
-    text_column: str | None = Field(None, description="column of the sentences; data.text_column if not given")
-    label_column: str | None = Field(None, description="column of the labels; data.label_column if not given")
+    text_column: str | None = Field(
+        None, description="column of the sentences; data.text_column if not given"
+    )
+    label_column: str | None = Field(
+        None, description="column of the labels; data.label_column if not given"
+    )
 
 
 class ColumnsConfig(StrictModel):
     """Columns of retrieval data and pair files."""
 
     query: str = Field("query", description="column of the queries of retrieval data")
-    positives: str = Field("positives", description="column with a query's positive texts: a list, or one text")
-    negatives: str = Field("negatives", description="column with a query's negative texts: a list, or one text")
+    positives: str = Field(
+        "positives", description="column with a query's positive texts: a list, or one text"
+    )
+    negatives: str = Field(
+        "negatives", description="column with a query's negative texts: a list, or one text"
+    )
     pair: Annotated[list[str] | None, AfterValidator(_two_columns)] = Field(
         None,
         description="the two columns of the sentences of pairs; sentence1 and sentence2, or text1 and text2, if not given",
     )
     score: str = Field("score", description="column of the scores of pairs")
     groups: list[str] = Field(
-        [], description="columns, such as two languages; only pairs with the same values are compared with each other"
+        [],
+        description="columns, such as two languages; only pairs with the same values are compared with each other",
     )
 
 
@@ -86,5 +107,7 @@ class ThresholdsConfig(StrictModel):
     @model_validator(mode="after")
     def _check_order(self) -> "ThresholdsConfig":
         if not self.negative < self.positive:
-            raise ValueError(f"negative is {self.negative:g}; allowed: below positive ({self.positive:g})")
+            raise ValueError(
+                f"negative is {self.negative:g}; allowed: below positive ({self.positive:g})"
+            )
         return self

@@ -159,7 +159,9 @@ class Space:
         """Draw the values for one configuration; ``suggest`` is an ``optuna.Trial`` or has its three methods."""
         return dict(_draw(self.parameters, suggest, ""))
 
-    def suggest_fixed(self, values: Mapping[str, Any], widened: Collection[str] = ()) -> FixedSuggester:
+    def suggest_fixed(
+        self, values: Mapping[str, Any], widened: Collection[str] = ()
+    ) -> FixedSuggester:
         """Return a suggester with the sampler's parameters for a known configuration.
 
         Ranges of parameters in ``widened`` allow any number.
@@ -198,8 +200,12 @@ class Space:
         weight = max(self.values("consistency_weight"), default=0)
         trials = []
         for branch in branches(self.parameters, ("tower",)):
-            values_of_branch = branch | {name: value for name, value in extremes.items() if name in branch}
-            if weight and "consistency_weight" in find_loss(branch["loss"]).parameters:  # embeds each batch twice
+            values_of_branch = branch | {
+                name: value for name, value in extremes.items() if name in branch
+            }
+            if (
+                weight and "consistency_weight" in find_loss(branch["loss"]).parameters
+            ):  # embeds each batch twice
                 values_of_branch["consistency_weight"] = weight
             trials.append(trial_config(values_of_branch))
         return trials
@@ -214,7 +220,9 @@ class Space:
     def logarithmic(self) -> tuple[str, ...]:
         """Return the parameters that have a range on a logarithmic scale, in the space's order."""
         names = dict.fromkeys(names_of(self.parameters))
-        return tuple(name for name in names if any(map(_is_logarithmic, find(self.parameters, name))))
+        return tuple(
+            name for name in names if any(map(_is_logarithmic, find(self.parameters, name)))
+        )
 
     def values(self, name: str) -> list[Any]:
         """Return all values that a parameter may have, or the two bounds if it is a range."""
@@ -322,8 +330,17 @@ def values_of(parameters: Parameters, name: str) -> list[Any]:
     return list(dict.fromkeys(values))
 
 
-_DECIDING = ("loss", "optimizer", "schedule", "adapter")  # their values allow or require other parameters
-_DEPENDING = ("momentum", "decay", *OFF)  # the parameters that depend on those, except most of the losses' own
+_DECIDING = (
+    "loss",
+    "optimizer",
+    "schedule",
+    "adapter",
+)  # their values allow or require other parameters
+_DEPENDING = (
+    "momentum",
+    "decay",
+    *OFF,
+)  # the parameters that depend on those, except most of the losses' own
 
 
 def branches(parameters: Parameters, names: Collection[str] = ()) -> Iterator[dict[str, Any]]:
@@ -335,7 +352,9 @@ def branches(parameters: Parameters, names: Collection[str] = ()) -> Iterator[di
     return _merged_product(axes)
 
 
-def _branches_of(name: str, parameter: Parameter, names: Collection[str]) -> Iterator[dict[str, Any]]:
+def _branches_of(
+    name: str, parameter: Parameter, names: Collection[str]
+) -> Iterator[dict[str, Any]]:
     if isinstance(parameter, Fixed):
         yield {name: parameter.value}
     elif isinstance(parameter, Range):

@@ -44,7 +44,9 @@ def parse(document: Document, config: SweepConfig) -> Space:
     Raises:
         InputError: If a value is invalid. The message names the file, line, key, value and allowed values.
     """
-    parameters = _Reader(document, _own_parameters(document, config.space)).parameters(("space",), config.space)
+    parameters = _Reader(document, _own_parameters(document, config.space)).parameters(
+        ("space",), config.space
+    )
     _check_places(document, ("space",), parameters)
     if "loss" not in parameters:
         raise document.error(("space",), "loss is missing; it is required at the top level")
@@ -74,7 +76,10 @@ def parse(document: Document, config: SweepConfig) -> Space:
 
 
 def _check_places(
-    document: Document, path: KeyPath, parameters: Parameters, elsewhere: frozenset[str] = frozenset()
+    document: Document,
+    path: KeyPath,
+    parameters: Parameters,
+    elsewhere: frozenset[str] = frozenset(),
 ) -> None:
     """Raise if a parameter under a choice also exists ``elsewhere``, since a configuration has one value per parameter.
 
@@ -114,7 +119,11 @@ def _own_parameters(document: Document, space: Mapping[str, Any]) -> dict[str, l
     """
     value = space.get("loss")
     choices = value.get(CHOICES) if isinstance(value, dict) else [value]
-    losses = [loss for loss in choices if isinstance(loss, str)] if isinstance(choices, list | dict) else []
+    losses = (
+        [loss for loss in choices if isinstance(loss, str)]
+        if isinstance(choices, list | dict)
+        else []
+    )
     parameters: dict[str, loss_spec.Parameter] = {}
     for loss in losses:
         try:
@@ -152,7 +161,8 @@ class _Reader:
         if list(value.values()) == [None]:  # caused by a colon after a value, as in my_losses:
             problem = f"is a mapping with the key {next(iter(value))!r} and no value"
             raise self.document.error(
-                path, f"{problem}; allowed: a value, a range {{low, high, log}}, or {{choices: ...}}"
+                path,
+                f"{problem}; allowed: a value, a range {{low, high, log}}, or {{choices: ...}}",
             )
         if CHOICES in value:
             _only(self.document, path, value, (CHOICES,))
@@ -185,7 +195,10 @@ class _Reader:
     def _choices(self, path: KeyPath, name: str, value: Any) -> Choices:
         document = self.document
         if not isinstance(value, dict | list) or not value:
-            raise document.error(path, f"is {value!r}; allowed: a list of values, or a mapping of values to parameters")
+            raise document.error(
+                path,
+                f"is {value!r}; allowed: a list of values, or a mapping of values to parameters",
+            )
         if isinstance(value, list):
             items = [self._checked((*path, index), name, item) for index, item in enumerate(value)]
             if len(set(items)) < len(items):
@@ -195,7 +208,9 @@ class _Reader:
         for key, below in value.items():
             place = (*path, str(key))
             if not isinstance(below, dict | None):
-                raise document.error(place, f"is {below!r}; allowed: the parameters under this choice, or {{}}")
+                raise document.error(
+                    place, f"is {below!r}; allowed: the parameters under this choice, or {{}}"
+                )
             children = self.parameters(place, below or {})
             option = self._checked(place, name, key)
             options[option] = children
@@ -211,7 +226,11 @@ class _Reader:
         try:
             value = adapter.validate_python(value, strict=True)
             if name != "loss":
-                required = {"decay": 0.95} if (name, value) == ("schedule", "exponential") else _REQUIRED.get(name, {})
+                required = (
+                    {"decay": 0.95}
+                    if (name, value) == ("schedule", "exponential")
+                    else _REQUIRED.get(name, {})
+                )
                 TrialConfig.model_validate({**_PROBE, **required, name: value})
         except ValidationError as error:
             first = error.errors()[0]
@@ -237,15 +256,23 @@ class _Reader:
 
 def _end(document: Document, path: KeyPath, value: dict[str, Any], name: str) -> int | float:
     end = value.get(name)
-    if isinstance(end, int | float) and not isinstance(end, bool) and abs(end) <= sys.float_info.max:
+    if (
+        isinstance(end, int | float)
+        and not isinstance(end, bool)
+        and abs(end) <= sys.float_info.max
+    ):
         return end  # neither NaN nor an integer beyond the float range
     raise document.error(path, f"is a range with {name} {end!r}; allowed: a finite number")
 
 
-def _only(document: Document, path: KeyPath, value: Mapping[str, Any], allowed: tuple[str, ...]) -> None:
+def _only(
+    document: Document, path: KeyPath, value: Mapping[str, Any], allowed: tuple[str, ...]
+) -> None:
     for key in value:
         if key not in allowed:
-            is_fraction = key.isdecimal() and value[key] is None  # caused by a decimal comma, as in 0,5
+            is_fraction = (
+                key.isdecimal() and value[key] is None
+            )  # caused by a decimal comma, as in 0,5
             hint = "; write decimals with a point, as in 0.5" if is_fraction else ""
             raise document.error((*path, key), unknown_key(key, allowed) + hint)
 
@@ -257,7 +284,10 @@ _TEXTS = {
 """The allowed values of string parameters."""
 
 
-_PROBE = {"loss": "margin_mse", "learning_rate": 1e-5}  # a valid trial to which any parameter can be added
+_PROBE = {
+    "loss": "margin_mse",
+    "learning_rate": 1e-5,
+}  # a valid trial to which any parameter can be added
 
 
 _REQUIRED: dict[str, dict[str, Any]] = {
@@ -293,9 +323,7 @@ def _check_freezing_with_adapter(document: Document, parameters: Parameters) -> 
             values = values_of(parameters, name) if name in branch else []
             for value in values:
                 if value != off:
-                    problem = (
-                        f"is {value}, but the adapter lora freezes all weights; allowed: {off}, or to move {name} to"
-                    )
+                    problem = f"is {value}, but the adapter lora freezes all weights; allowed: {off}, or to move {name} to"
                     raise document.error(("space", name), f"{problem} space.adapter.choices.none")
 
 
@@ -314,7 +342,9 @@ def _check_groups(document: Document, parameters: Parameters) -> None:
         if "examples_per_class" not in branch or document.is_overridden(("space", "batch_size")):
             problem = f"is {batch}; allowed: at least twice examples_per_class ({group}), {why}"
             raise document.error(("space", "batch_size"), problem)
-        place = ("space",) if "examples_per_class" in parameters else ("space", "loss", CHOICES, loss)
+        place = (
+            ("space",) if "examples_per_class" in parameters else ("space", "loss", CHOICES, loss)
+        )
         problem = f"is {group}; allowed: at most half of batch_size ({batch}), {why}"
         raise document.error((*place, "examples_per_class"), problem)
 
@@ -324,7 +354,9 @@ def _check_tower(document: Document, config: SweepConfig, parameters: Parameters
     if "query" not in values_of(parameters, "tower"):
         return
     ignored = {"prompt", "precision"}
-    reference, model = (encoder.model_dump(exclude=ignored) for encoder in (config.reference_encoder, config.model))
+    reference, model = (
+        encoder.model_dump(exclude=ignored) for encoder in (config.reference_encoder, config.model)
+    )
     if reference != model:
         allowed = "allowed with space.tower query: the model itself, at most with another prompt"
         raise document.error(("reference",), f"is {reference['name']!r}; {allowed}")

@@ -7,7 +7,12 @@ from pydantic import BaseModel, ConfigDict
 
 from raysweep.config.document import KeyPath, unknown_key
 
-_BOUNDS = {"ge": "greater than or equal to", "gt": "greater than", "le": "less than or equal to", "lt": "less than"}
+_BOUNDS = {
+    "ge": "greater than or equal to",
+    "gt": "greater than",
+    "le": "less than or equal to",
+    "lt": "less than",
+}
 
 
 class StrictModel(BaseModel):
@@ -39,7 +44,9 @@ def explain(error: dict[str, Any], path: KeyPath, model: type[BaseModel]) -> str
         case "value_error":
             return str(error["ctx"]["error"])
         case "greater_than" | "greater_than_equal" | "less_than" | "less_than_equal":
-            bounds = _bounds(path, model)  # pydantic's message names only the bound that the value exceeds
+            bounds = _bounds(
+                path, model
+            )  # pydantic's message names only the bound that the value exceeds
             return f"is {shown(value)}; allowed: {bounds or allowed_values(error['msg'])}"
     return f"is {shown(value)}; allowed: {allowed_values(error['msg'])}"
 
@@ -64,7 +71,9 @@ def _bounds(path: KeyPath, model: type[BaseModel]) -> str:
             constraints += owner.model_fields[str(key)].metadata
     bounds = []
     for name, words in _BOUNDS.items():
-        bounds += [f"{words} {getattr(limit, name)}" for limit in constraints if hasattr(limit, name)]
+        bounds += [
+            f"{words} {getattr(limit, name)}" for limit in constraints if hasattr(limit, name)
+        ]
     return ", ".join(bounds)
 
 
@@ -78,7 +87,9 @@ def _models_at(path: KeyPath, model: type[BaseModel]) -> list[type[BaseModel]]:
     models: list[type[BaseModel]] = [model]
     is_name = False
     for key in path:
-        if isinstance(key, int) or is_name:  # list indices and names in a mapping keep the items' models
+        if (
+            isinstance(key, int) or is_name
+        ):  # list indices and names in a mapping keep the items' models
             is_name = False
             continue
         fields = [model.model_fields[key] for model in models if key in model.model_fields]

@@ -42,9 +42,13 @@ _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
 def _folder_name(name: str) -> str:
     if re.fullmatch(_NAME, name) is None:
-        raise ValueError(f"is {name!r}; allowed: letters, digits, '.', '_' and '-', with a letter or a digit first")
+        raise ValueError(
+            f"is {name!r}; allowed: letters, digits, '.', '_' and '-', with a letter or a digit first"
+        )
     if name == "artifacts":
-        raise ValueError("is 'artifacts', the name of the folder of artifacts next to the runs; allowed: another name")
+        raise ValueError(
+            "is 'artifacts', the name of the folder of artifacts next to the runs; allowed: another name"
+        )
     return name
 
 
@@ -79,7 +83,9 @@ class DataConfig(StrictModel):
     """
 
     train: Sources = Field(description="training sentences; also the pool that retrieval searches")
-    dev: Sources | None = Field(None, description="sentences on which the search selects; split off train if not given")
+    dev: Sources | None = Field(
+        None, description="sentences on which the search selects; split off train if not given"
+    )
     test: Sources | None = Field(None, description="sentences scored once, for the report")
     kind: DataKind | None = Field(
         None,
@@ -87,15 +93,21 @@ class DataConfig(StrictModel):
         "two sentences with a label; scored_pairs: two sentences with a score. If not given, recognized by the columns of "
         "the first file of train; labeled for datasets on the hub",
     )
-    columns: ColumnsConfig = Field(ColumnsConfig(), description="columns of retrieval data and pairs")
-    positive_label: str | None = Field(
-        None, description="label of positive pairs; 1, true or entailment if not given; all other labels are negative"
+    columns: ColumnsConfig = Field(
+        ColumnsConfig(), description="columns of retrieval data and pairs"
     )
-    thresholds: ThresholdsConfig = Field(ThresholdsConfig(), description="scores of positive and negative pairs")
+    positive_label: str | None = Field(
+        None,
+        description="label of positive pairs; 1, true or entailment if not given; all other labels are negative",
+    )
+    thresholds: ThresholdsConfig = Field(
+        ThresholdsConfig(), description="scores of positive and negative pairs"
+    )
     subset: str | None = Field(None, description="configuration name of a hub dataset")
     text_column: str = Field("text", description="column of the sentences")
     label_column: str = Field(
-        "label", description="column of the labels: strings, numbers or booleans, any number of classes"
+        "label",
+        description="column of the labels: strings, numbers or booleans, any number of classes",
     )
     labels: Literal["classes", "as_is"] = Field(
         "classes",
@@ -110,7 +122,9 @@ class DataConfig(StrictModel):
     dev_fraction: float = Field(
         0.1, gt=0, lt=1, description="share of train that is split off as dev if dev is not given"
     )
-    max_dev: int = Field(1000, ge=1, description="maximum number of sentences split off as dev if dev is not given")
+    max_dev: int = Field(
+        1000, ge=1, description="maximum number of sentences split off as dev if dev is not given"
+    )
 
     sequence: list[TaskConfig] = Field(
         [],
@@ -133,7 +147,9 @@ class DataConfig(StrictModel):
                 sources_by_split[split] = sources
             value = values.get(split)
             if value is not None and value != sources:
-                raise ValueError(f"{split} is {value!r}; allowed with sequence: none, since each data set has its own")
+                raise ValueError(
+                    f"{split} is {value!r}; allowed with sequence: none, since each data set has its own"
+                )
         return {"train": "demo", **values, **sources_by_split}
 
     @model_validator(mode="after")
@@ -141,11 +157,15 @@ class DataConfig(StrictModel):
         names = [task.name for task in self.sequence]
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"sequence has the name {name!r} more than once; allowed: different names")
+                raise ValueError(
+                    f"sequence has the name {name!r} more than once; allowed: different names"
+                )
         num_tests = sum(has_test(task) for task in self.sequence)
         if 0 < num_tests < len(names):
             untested = next(task.name for task in self.sequence if not has_test(task))
-            raise ValueError(f"test is missing for {untested}; allowed in sequence: for all data sets, or for none")
+            raise ValueError(
+                f"test is missing for {untested}; allowed in sequence: for all data sets, or for none"
+            )
         return self
 
     @property
@@ -187,7 +207,9 @@ def _text_or_prompts(value: Any) -> Any:
     """Check the type before pydantic does, since pydantic would report one error per allowed type."""
     prompts = value if isinstance(value, dict) else {"document": value}
     is_known = prompts.keys() <= Prompts.model_fields.keys()
-    if isinstance(value, Prompts) or (is_known and all(isinstance(prompt, str | None) for prompt in prompts.values())):
+    if isinstance(value, Prompts) or (
+        is_known and all(isinstance(prompt, str | None) for prompt in prompts.values())
+    ):
         return value
     raise ValueError(f"is {value!r}; allowed: a text, or a mapping of query and document to texts")
 
@@ -199,7 +221,9 @@ class EncoderConfig(StrictModel):
         description="demo, a folder, a URI such as s3://BUCKET/PREFIX or gs://BUCKET/PREFIX, or a name on the hub, such as "
         "sentence-transformers/all-MiniLM-L6-v2"
     )
-    revision: str | None = Field(None, description="branch, tag or commit on the hub; its default branch if not given")
+    revision: str | None = Field(
+        None, description="branch, tag or commit on the hub; its default branch if not given"
+    )
     prompt: Annotated[str | Prompts | None, BeforeValidator(_text_or_prompts)] = Field(
         None,
         description="text added before every sentence, such as 'query: ' for e5, or '' for none; or a mapping with one text "
@@ -225,9 +249,17 @@ class EncoderConfig(StrictModel):
         return self.prompt.of(side) if isinstance(self.prompt, Prompts) else self.prompt
 
 
-Encoder = Annotated[EncoderConfig, BeforeValidator(lambda value: {"name": value} if isinstance(value, str) else value)]
+Encoder = Annotated[
+    EncoderConfig,
+    BeforeValidator(lambda value: {"name": value} if isinstance(value, str) else value),
+]
 
-_ENCODERS: list[KeyPath] = [("model",), ("reference",), ("examples", "encoder"), ("baselines", "setfit")]
+_ENCODERS: list[KeyPath] = [
+    ("model",),
+    ("reference",),
+    ("examples", "encoder"),
+    ("baselines", "setfit"),
+]
 
 SHORT_FORMS: Mapping[KeyPath, str] = MappingProxyType(
     {**dict.fromkeys(_ENCODERS, "name"), ("teacher",): "run", ("watch",): "sources"}
@@ -244,7 +276,9 @@ def _reject_repeated(encoders: list[EncoderConfig]) -> list[EncoderConfig]:
 
 def _ranks(ranks: list[int] | None) -> list[int] | None:
     if ranks is not None and not (len(ranks) == 2 and 1 <= ranks[0] <= ranks[1]):
-        raise ValueError(f"is {ranks}; allowed: the first and the last rank, of which the first is at least 1")
+        raise ValueError(
+            f"is {ranks}; allowed: the first and the last rank, of which the first is at least 1"
+        )
     return ranks
 
 
@@ -282,7 +316,9 @@ class ExamplesConfig(StrictModel):
         "the other sentences; all sentences if not given",
     )
     target: int = Field(
-        250_000, ge=1, description="maximum number of examples sampled of each kind that the losses of the space need"
+        250_000,
+        ge=1,
+        description="maximum number of examples sampled of each kind that the losses of the space need",
     )
     negatives: Literal["neighbors", "random"] = Field(
         "neighbors",
@@ -312,8 +348,12 @@ class ExamplesConfig(StrictModel):
         description="with retrieval data or pairs: examples from all positives and negatives of a query or group, or only "
         "from its first positive and its first negative",
     )
-    same_class_cosine: float = Field(1.0, ge=-1, le=1, description="target cosine of a same-class scored pair")
-    other_class_cosine: float = Field(0.0, ge=-1, le=1, description="target cosine of an other-class scored pair")
+    same_class_cosine: float = Field(
+        1.0, ge=-1, le=1, description="target cosine of a same-class scored pair"
+    )
+    other_class_cosine: float = Field(
+        0.0, ge=-1, le=1, description="target cosine of an other-class scored pair"
+    )
     experts: Annotated[list[Encoder], AfterValidator(_reject_repeated)] = Field(
         [],
         description="frozen encoders, whose cosines of scored pairs the soft targets of the loss cosine_similarity use",
@@ -327,26 +367,36 @@ class ExamplesConfig(StrictModel):
     @model_validator(mode="after")
     def _check_neighbors(self) -> "ExamplesConfig":
         if self.concatenated and self.neighbors != "all":
-            raise ValueError(f"concatenated is true; allowed with neighbors: {self.neighbors}: false")
+            raise ValueError(
+                f"concatenated is true; allowed with neighbors: {self.neighbors}: false"
+            )
         if self.are_nearest:
             return self
         for name in ("min_similarity", "max_similarity", "relative_margin"):
             value = getattr(self, name)
             if value is not None:
-                raise ValueError(f"{name} is {value:g}; allowed with neighbors: {self.neighbors}: null")
+                raise ValueError(
+                    f"{name} is {value:g}; allowed with neighbors: {self.neighbors}: null"
+                )
         if self.index != "exact":
-            raise ValueError(f"index is {self.index}; allowed with neighbors: {self.neighbors}: exact")
+            raise ValueError(
+                f"index is {self.index}; allowed with neighbors: {self.neighbors}: exact"
+            )
         return self
 
     @model_validator(mode="after")
     def _check_negatives(self) -> "ExamplesConfig":
         is_random = self.negatives == "random"
         if is_random and not self.are_nearest:
-            raise ValueError(f"negatives is random; allowed with neighbors: {self.neighbors}: neighbors")
+            raise ValueError(
+                f"negatives is random; allowed with neighbors: {self.neighbors}: neighbors"
+            )
         if is_random:
             for name in ("max_similarity", "relative_margin"):
                 if getattr(self, name) is not None:
-                    raise ValueError(f"{name} is {getattr(self, name):g}; allowed with negatives: random: null")
+                    raise ValueError(
+                        f"{name} is {getattr(self, name):g}; allowed with negatives: random: null"
+                    )
         ranks = self.negative_ranks
         if ranks is None:
             return self
@@ -361,7 +411,9 @@ class ExamplesConfig(StrictModel):
     def _check_similarities(self) -> "ExamplesConfig":
         lowest, highest = self.min_similarity, self.max_similarity
         if lowest is not None and highest is not None and lowest > highest:
-            raise ValueError(f"min_similarity is {lowest:g}; allowed: at most max_similarity ({highest:g})")
+            raise ValueError(
+                f"min_similarity is {lowest:g}; allowed: at most max_similarity ({highest:g})"
+            )
         return self
 
 
@@ -370,11 +422,15 @@ class TeacherConfig(StrictModel):
 
     run: Location = Field(description="folder or URI of a run with the loss softmax")
     trial: Annotated[int, Field(ge=0)] | None = Field(
-        None, description="number of its trial; the one with the lowest cross-entropy on dev if not given"
+        None,
+        description="number of its trial; the one with the lowest cross-entropy on dev if not given",
     )
 
 
-Teacher = Annotated[TeacherConfig, BeforeValidator(lambda value: {"run": value} if isinstance(value, str) else value)]
+Teacher = Annotated[
+    TeacherConfig,
+    BeforeValidator(lambda value: {"run": value} if isinstance(value, str) else value),
+]
 
 Grid = list[Annotated[float, Field(gt=0, le=100)]]
 
@@ -440,7 +496,8 @@ class EvaluationConfig(StrictModel):
     )
     pool_seed: int = Field(42, ge=0, lt=2**32, description="seed for sampling the pool from train")
     points: PointsConfig = Field(
-        PointsConfig(), description="operating points that each rung reports in addition to the tuned encoder itself"
+        PointsConfig(),
+        description="operating points that each rung reports in addition to the tuned encoder itself",
     )
 
 
@@ -484,14 +541,21 @@ class ConstraintsConfig(StrictModel):
     polarity: float = Field(0.0, ge=0, le=1, description="minimum P, 0 for no limit")
     similarity: float = Field(0.0, ge=0, le=1, description="minimum S, 0 for no limit")
     retention: float = Field(
-        0.0, ge=0, le=1, description="minimum S relative to the reference encoder's S, 0 for no limit"
+        0.0,
+        ge=0,
+        le=1,
+        description="minimum S relative to the reference encoder's S, 0 for no limit",
     )
 
 
 def goal_names(key: str) -> list[str]:
     """Return the scores that an objective key allows: those to maximize, but ratios only for ``similarity``."""
     goals = [name for name, spec in SCORES.items() if spec.is_maximized]
-    return goals if key == "similarity" else [name for name in goals if SCORES[name].relative_to is None]
+    return (
+        goals
+        if key == "similarity"
+        else [name for name in goals if SCORES[name].relative_to is None]
+    )
 
 
 def _enum(key: str) -> dict[str, Any]:
@@ -501,15 +565,21 @@ def _enum(key: str) -> dict[str, Any]:
 class ObjectiveConfig(StrictModel):
     """A trial's objective: its best point by polarity_weight * P + (1 - polarity_weight) * S, and its front."""
 
-    polarity_weight: float = Field(0.5, ge=0, le=1, description="weight of P in the weighted sum; S has the rest of 1")
-    polarity: str = Field("polarity", description="score used as P", json_schema_extra=_enum("polarity"))
+    polarity_weight: float = Field(
+        0.5, ge=0, le=1, description="weight of P in the weighted sum; S has the rest of 1"
+    )
+    polarity: str = Field(
+        "polarity", description="score used as P", json_schema_extra=_enum("polarity")
+    )
     similarity: str = Field(
         "similarity",
         validate_default=True,
         description="score used as S, such as similarity, or retention, which is similarity divided by the reference's",
         json_schema_extra=_enum("similarity"),
     )
-    constraints: ConstraintsConfig = Field(ConstraintsConfig(), description="minimum scores of an operating point")
+    constraints: ConstraintsConfig = Field(
+        ConstraintsConfig(), description="minimum scores of an operating point"
+    )
     proposals: Aim = Field(
         "front",
         description="what the sampler maximizes. front: the hypervolume of the joint front of all trials, same as "
@@ -547,7 +617,9 @@ class PlateauConfig(StrictModel):
         "growth, trials pause often",
     )
     growth: float = Field(
-        0.01, ge=0, description="minimum relative growth of the hypervolume that counts; 0.01 is one percent"
+        0.01,
+        ge=0,
+        description="minimum relative growth of the hypervolume that counts; 0.01 is one percent",
     )
 
 
@@ -571,10 +643,13 @@ class EarlyStoppingConfig(StrictModel):
         2048, ge=1, description="examples seen before a trial may be stopped; not used by growth"
     )
     reduction_factor: int = Field(
-        2, ge=2, description="one in this many trials continues at each milestone of the policies pareto and asha"
+        2,
+        ge=2,
+        description="one in this many trials continues at each milestone of the policies pareto and asha",
     )
     plateau: PlateauConfig | None = Field(
-        None, description="when to end the sweep because its front has stopped growing; never if not given"
+        None,
+        description="when to end the sweep because its front has stopped growing; never if not given",
     )
 
 
@@ -585,7 +660,11 @@ class BudgetConfig(StrictModel):
     """
 
     trials: int = Field(20, ge=1, description="configurations that the search tries")
-    rungs: int = Field(6, ge=1, description="evaluations per trial; a trial sees rungs * examples_per_rung examples")
+    rungs: int = Field(
+        6,
+        ge=1,
+        description="evaluations per trial; a trial sees rungs * examples_per_rung examples",
+    )
     examples_per_trial: int | None = Field(
         None,
         ge=1,
@@ -597,13 +676,19 @@ class BudgetConfig(StrictModel):
         description="wall-clock limit of the search, without preparation and scoring on test; no limit if not given",
     )
     cpu_hours: float | None = Field(
-        None, gt=0, description="limit of the CPU time allocated to trials, in CPU hours; no limit if not given"
+        None,
+        gt=0,
+        description="limit of the CPU time allocated to trials, in CPU hours; no limit if not given",
     )
     gpu_hours: float | None = Field(
-        None, gt=0, description="limit of the GPU time allocated to trials, in GPU hours; no limit if not given"
+        None,
+        gt=0,
+        description="limit of the GPU time allocated to trials, in GPU hours; no limit if not given",
     )
     money: float | None = Field(
-        None, gt=0, description="limit of the cost of trials, in the currency of prices; no limit if not given"
+        None,
+        gt=0,
+        description="limit of the cost of trials, in the currency of prices; no limit if not given",
     )
     prices: dict[str, Annotated[float, Field(ge=0)]] = Field(
         {},
@@ -625,20 +710,32 @@ class BudgetConfig(StrictModel):
 
     def rungs_of(self, examples_per_rung: int) -> int:
         """Return the number of rungs for a trial with this number of examples per rung."""
-        return self.rungs if self.examples_per_trial is None else self.examples_per_trial // examples_per_rung
+        return (
+            self.rungs
+            if self.examples_per_trial is None
+            else self.examples_per_trial // examples_per_rung
+        )
 
 
 class ReplicatesConfig(StrictModel):
     """Replicates: after the search, configurations near the front run again with other seeds, and their means count."""
 
-    trials: int = Field(0, ge=0, description="maximum number of replicates, in addition to budget.trials; 0 for none")
-    runs: int = Field(3, ge=2, description="maximum number of runs per configuration, including the first")
+    trials: int = Field(
+        0,
+        ge=0,
+        description="maximum number of replicates, in addition to budget.trials; 0 for none",
+    )
+    runs: int = Field(
+        3, ge=2, description="maximum number of runs per configuration, including the first"
+    )
 
 
 class ResourcesConfig(StrictModel):
     """A sweep's resources. Values that are omitted are derived from the available cluster."""
 
-    address: str | None = Field(None, description="Ray cluster to join; a local one is started if not given")
+    address: str | None = Field(
+        None, description="Ray cluster to join; a local one is started if not given"
+    )
     num_cpus: int | None = Field(
         None, ge=1, description="CPUs of the local cluster; all CPUs of this machine if not given"
     )
@@ -651,16 +748,22 @@ class ResourcesConfig(StrictModel):
         "many as fit in its memory, at most one per CPU; one GPU if not given and the cluster has any",
     )
     max_concurrent_trials: int | None = Field(
-        None, ge=1, description="maximum number of concurrent trials; as many as fit on the cluster if not given"
+        None,
+        ge=1,
+        description="maximum number of concurrent trials; as many as fit on the cluster if not given",
     )
     max_prepare_workers: int | None = Field(
         None,
         ge=1,
         description="maximum number of concurrent workers of prepare; as many as fit on the cluster if not given",
     )
-    stall_seconds: float = Field(300, gt=0, description="abort prepare after this many seconds without progress")
+    stall_seconds: float = Field(
+        300, gt=0, description="abort prepare after this many seconds without progress"
+    )
     cache_gib: float = Field(
-        2, ge=0, description="memory in GiB for caching the outputs of a frozen part of the encoder, per running trial"
+        2,
+        ge=0,
+        description="memory in GiB for caching the outputs of a frozen part of the encoder, per running trial",
     )
     recompute_activations: bool = Field(
         False,
@@ -705,7 +808,9 @@ class ResourcesConfig(StrictModel):
         "slowest rung so far, and at least half an hour",
     )
     checkpoint_seconds: float = Field(
-        300, gt=0, description="seconds between checkpoints of a trial; its state is also saved at each rung"
+        300,
+        gt=0,
+        description="seconds between checkpoints of a trial; its state is also saved at each rung",
     )
 
     @property
@@ -719,14 +824,18 @@ class ResourcesConfig(StrictModel):
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if value in (None, "measured") or (is_number and 0 <= value <= 1):
             return value
-        raise ValueError(f"is {value}; allowed: 0 to 1, since a trial uses at most one GPU, or measured")
+        raise ValueError(
+            f"is {value}; allowed: 0 to 1, since a trial uses at most one GPU, or measured"
+        )
 
 
 class StorageConfig(StrictModel):
     """Storage for runs and artifacts: a folder shared by all nodes, or `s3://BUCKET/PREFIX` or `gs://BUCKET/PREFIX`."""
 
     runs: Location = Field(
-        "raysweep-runs", validate_default=True, description="folder or URI that holds one folder per run"
+        "raysweep-runs",
+        validate_default=True,
+        description="folder or URI that holds one folder per run",
     )
     artifacts: Location | None = Field(
         None,
@@ -764,9 +873,14 @@ class SweepConfig(StrictModel):
     """A sweep, as described by one YAML file."""
 
     name: Annotated[str, AfterValidator(_folder_name)] = Field(
-        "sweep", max_length=200, description="name of the run's folder", json_schema_extra={"pattern": _NAME}
+        "sweep",
+        max_length=200,
+        description="name of the run's folder",
+        json_schema_extra={"pattern": _NAME},
     )
-    seed: int = Field(0, ge=0, lt=2**32, description="seed from which every random draw of the sweep derives")
+    seed: int = Field(
+        0, ge=0, lt=2**32, description="seed from which every random draw of the sweep derives"
+    )
     sampler: str = Field(
         "mfgp",
         description=f"sampler that proposes configurations: {', '.join(SAMPLERS)}, or an import path, package:Class",
@@ -782,12 +896,16 @@ class SweepConfig(StrictModel):
         "teacher; its folder, or a mapping",
     )
     examples: ExamplesConfig = Field(ExamplesConfig(), description="mining of training examples")
-    evaluation: EvaluationConfig = Field(EvaluationConfig(), description="computation of the scores P and S")
+    evaluation: EvaluationConfig = Field(
+        EvaluationConfig(), description="computation of the scores P and S"
+    )
     watch: Watch | None = Field(
         None,
         description="data that trials are measured on, but not tuned for: a list of sources, or a mapping",
     )
-    baselines: BaselinesConfig = Field(BaselinesConfig(), description="baselines shown in the report next to the front")
+    baselines: BaselinesConfig = Field(
+        BaselinesConfig(), description="baselines shown in the report next to the front"
+    )
     # Plain values, parsed by raysweep.config.space_parser.
     space: dict[str, Any] = Field(
         description="parameters of a trial, each a plain value, a range {low, high, log} or {choices: ...}"
@@ -797,7 +915,9 @@ class SweepConfig(StrictModel):
         description="configurations to try before any other, such as a baseline: mappings of parameters to values of "
         "the space; the sampler proposes omitted parameters. They count toward budget.trials",
     )
-    objective: ObjectiveConfig = Field(ObjectiveConfig(), description="objective by which trials are judged")
+    objective: ObjectiveConfig = Field(
+        ObjectiveConfig(), description="objective by which trials are judged"
+    )
     early_stopping: EarlyStoppingConfig = Field(
         EarlyStoppingConfig(), description="when trials and the sweep end early"
     )
@@ -805,11 +925,16 @@ class SweepConfig(StrictModel):
     replicates: ReplicatesConfig = Field(
         ReplicatesConfig(), description="repeated runs of good configurations with other seeds"
     )
-    resources: ResourcesConfig = Field(ResourcesConfig(), description="resources on which the sweep runs")
+    resources: ResourcesConfig = Field(
+        ResourcesConfig(), description="resources on which the sweep runs"
+    )
     report: ReportConfig = Field(ReportConfig(), description="data that the report may show")
-    storage: StorageConfig = Field(default_factory=StorageConfig, description="storage of runs and artifacts")
+    storage: StorageConfig = Field(
+        default_factory=StorageConfig, description="storage of runs and artifacts"
+    )
     guards: Guards = Field(
-        {}, description="additional evaluations of the front's members after the search, by names of your choice"
+        {},
+        description="additional evaluations of the front's members after the search, by names of your choice",
     )
     trackers: Trackers = Field(
         TrackersConfig(),
@@ -825,7 +950,9 @@ class SweepConfig(StrictModel):
     def limits(self) -> list[str]:
         """Return the search's limits, except the number of trials, and the minimum scores, each with its key."""
         plateau = self.early_stopping.plateau
-        limits = {key: getattr(self.budget, key) for key in ("minutes", "cpu_hours", "gpu_hours", "money")}
+        limits = {
+            key: getattr(self.budget, key) for key in ("minutes", "cpu_hours", "gpu_hours", "money")
+        }
         limits["plateau of trials"] = plateau and plateau.trials
         limits |= {f"{key} at least": value or None for key, value in self.objective.constraints}
         return [f"{key} {value:g}" for key, value in limits.items() if value is not None]

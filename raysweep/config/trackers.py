@@ -20,9 +20,13 @@ def _local_folder(folder: str) -> str:
 def _without_password(uri: str) -> str:
     """Return the URI unchanged, but reject one with a password, since the run's files store the URI."""
     if not uri:
-        raise ValueError("is empty; allowed: an MLflow tracking URI, such as http://host:5000 or sqlite:///mlflow.db")
+        raise ValueError(
+            "is empty; allowed: an MLflow tracking URI, such as http://host:5000 or sqlite:///mlflow.db"
+        )
     if urlsplit(uri).password:
-        raise ValueError("contains a password; set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD instead")
+        raise ValueError(
+            "contains a password; set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD instead"
+        )
     return uri
 
 
@@ -47,27 +51,34 @@ class MLflowConfig(StrictModel):
         None,
         description="tracking URI; if not given, MLFLOW_TRACKING_URI or, without it, mlflow.db next to the runs",
     )
-    project: Project | None = Field(None, description="name of the experiment; the sweep's name if not given")
+    project: Project | None = Field(
+        None, description="name of the experiment; the sweep's name if not given"
+    )
 
 
 class WandbConfig(StrictModel):
     """A Weights & Biases run for each trial, in one group."""
 
-    project: Project | None = Field(None, description="name of the project; the sweep's name if not given")
+    project: Project | None = Field(
+        None, description="name of the project; the sweep's name if not given"
+    )
     mode: Literal["offline", "online"] = Field(
         "offline",
         description="offline: write files for wandb sync; online: send data while the sweep runs, with the key of "
         "wandb login",
     )
     folder: LocalFolder | None = Field(
-        None, description="folder in which the client creates its wandb folder; the folder of runs if not given"
+        None,
+        description="folder in which the client creates its wandb folder; the folder of runs if not given",
     )
 
 
 class TrackioConfig(StrictModel):
     """A Trackio run for each trial, in one group, in the folder or space set by TRACKIO_DIR or TRACKIO_SPACE_ID."""
 
-    project: Project | None = Field(None, description="name of the project; the sweep's name if not given")
+    project: Project | None = Field(
+        None, description="name of the project; the sweep's name if not given"
+    )
 
 
 class TrackersConfig(StrictModel):

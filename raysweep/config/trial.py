@@ -26,7 +26,8 @@ class TrialConfig(StrictModel):
         description=f"loss to minimize: {', '.join(ALL_LOSSES)}, or the import path of your own, package.module:Class"
     )
     loss_parameters: dict[str, Value] = Field(
-        default_factory=dict, description="the loss's own parameters; in a space, each is a parameter of its own"
+        default_factory=dict,
+        description="the loss's own parameters; in a space, each is a parameter of its own",
     )
     retention_weight: float = Field(
         0.0,
@@ -39,19 +40,28 @@ class TrialConfig(StrictModel):
         f"added: {' or '.join(matryoshka.FORMS)}; only the full width if not given",
     )
     learning_rate: float = Field(
-        gt=0, le=1, description="maximum learning rate of the schedule, before learning_rate_rule applies"
+        gt=0,
+        le=1,
+        description="maximum learning rate of the schedule, before learning_rate_rule applies",
     )
     learning_rate_rule: Literal["none", "linear", "square_root"] = Field(
         "none",
         description="scaling of the learning rate with the examples per optimizer step, relative to base_batch_size",
     )
     base_batch_size: int = Field(
-        64, ge=1, description="examples per optimizer step at which learning_rate_rule leaves learning_rate unchanged"
+        64,
+        ge=1,
+        description="examples per optimizer step at which learning_rate_rule leaves learning_rate unchanged",
     )
     layer_decay: float = Field(
-        1.0, gt=0, le=1, description="factor of the learning rate from each block of the encoder to the one below it"
+        1.0,
+        gt=0,
+        le=1,
+        description="factor of the learning rate from each block of the encoder to the one below it",
     )
-    optimizer: Literal["adamw", "adamax", "adadelta", "sgd"] = Field("adamw", description="PyTorch optimizer")
+    optimizer: Literal["adamw", "adamax", "adadelta", "sgd"] = Field(
+        "adamw", description="PyTorch optimizer"
+    )
     momentum: float | None = Field(
         None,
         ge=0,
@@ -59,7 +69,9 @@ class TrialConfig(StrictModel):
         description="for sgd, the momentum, 0 if not given; for adamw and adamax, the first beta, 0.9 if not given "
         "(at 0, the second beta of adamax is 0 too); adadelta has none",
     )
-    weight_decay: float = Field(0.01, ge=0, description="weight decay of the optimizer; published values reach 100")
+    weight_decay: float = Field(
+        0.01, ge=0, description="weight decay of the optimizer; published values reach 100"
+    )
     max_gradient_norm: float = Field(
         1.0, gt=0, description="maximum gradient norm, to which larger gradients are scaled down"
     )
@@ -74,21 +86,25 @@ class TrialConfig(StrictModel):
         description=f"frozen part of the encoder, counted from its input: {', '.join(freezing.FORMS)}",
     )
     freeze_output_dense: bool = Field(
-        False, description="also freeze the weights, but not the biases, of output.dense in every block"
+        False,
+        description="also freeze the weights, but not the biases, of output.dense in every block",
     )
     adapter: Literal["none", "lora"] = Field(
         "none",
         description="lora trains low-rank matrices next to the encoder's linear layers, whose own weights stay as they "
         "are; none trains the weights themselves",
     )
-    lora_rank: int | None = Field(None, ge=1, le=1024, description="rank of the adapter lora; 8 if not given")
+    lora_rank: int | None = Field(
+        None, ge=1, le=1024, description="rank of the adapter lora; 8 if not given"
+    )
     lora_alpha: float | None = Field(
         None,
         gt=0,
         description="the adapter's update is multiplied by lora_alpha / lora_rank; twice the rank if not given",
     )
     lora_targets: Literal["attention", "feed_forward", "all_linear"] | None = Field(
-        None, description="linear layers of the blocks that the adapter changes; all_linear if not given"
+        None,
+        description="linear layers of the blocks that the adapter changes; all_linear if not given",
     )
     lora_dropout: float | None = Field(
         None, ge=0, lt=1, description="dropout rate of the adapter's inputs; 0 if not given"
@@ -97,26 +113,40 @@ class TrialConfig(StrictModel):
         None, ge=0, lt=1, description="rate of every dropout layer; the encoder's own if not given"
     )
     frozen_dropout: bool = Field(
-        False, description="apply dropout in the frozen part too, which prevents caching its outputs"
+        False,
+        description="apply dropout in the frozen part too, which prevents caching its outputs",
     )
     batch_size: int = Field(64, ge=2, le=65536, description="examples per batch")
     no_duplicates: bool = Field(
         False, description="avoid repeating a sentence in a batch, as far as the examples allow"
     )
     accumulation_steps: int = Field(1, ge=1, description="batches per optimizer step")
-    examples_per_rung: int = Field(2048, ge=1, description="examples that a trial sees between two evaluations")
-    schedule: str = Field("linear", description=f"learning rate schedule after warm-up: {', '.join(SCHEDULES)}")
+    examples_per_rung: int = Field(
+        2048, ge=1, description="examples that a trial sees between two evaluations"
+    )
+    schedule: str = Field(
+        "linear", description=f"learning rate schedule after warm-up: {', '.join(SCHEDULES)}"
+    )
     decay: float | None = Field(
-        None, gt=0, lt=1, description="factor of the learning rate at each rung, for the exponential schedule only"
+        None,
+        gt=0,
+        lt=1,
+        description="factor of the learning rate at each rung, for the exponential schedule only",
     )
     warmup_fraction: float = Field(
-        0.1, ge=0, le=1, description="share of all steps used for warm-up; not used if warmup_steps is given"
+        0.1,
+        ge=0,
+        le=1,
+        description="share of all steps used for warm-up; not used if warmup_steps is given",
     )
     warmup_steps: int | None = Field(
-        None, ge=0, description="optimizer steps used for warm-up; determined by warmup_fraction if not given"
+        None,
+        ge=0,
+        description="optimizer steps used for warm-up; determined by warmup_fraction if not given",
     )
     restart_each_rung: bool = Field(
-        False, description="restart the schedule at each rung; exponential keeps the decay reached so far"
+        False,
+        description="restart the schedule at each rung; exponential keeps the decay reached so far",
     )
     resample_each_rung: bool = Field(
         False,
@@ -124,7 +154,8 @@ class TrialConfig(StrictModel):
         "rungs",
     )
     fresh_optimizer: bool = Field(
-        False, description="create a new optimizer at each rung, which discards the state of the old one"
+        False,
+        description="create a new optimizer at each rung, which discards the state of the old one",
     )
     average_decay: float | None = Field(
         None,
@@ -182,12 +213,16 @@ class TrialConfig(StrictModel):
             for name in ADAPTER_PARAMETERS:
                 value = getattr(self, name)
                 if value is not None:
-                    raise ValueError(f"{name} is {value!r}, but adapter is none; allowed: only with adapter lora")
+                    raise ValueError(
+                        f"{name} is {value!r}, but adapter is none; allowed: only with adapter lora"
+                    )
         else:
             for name, off in (("freezing", "none"), ("freeze_output_dense", False)):
                 value = getattr(self, name)
                 if value != off:
-                    raise ValueError(f"{name} is {value}, but the adapter lora freezes all weights; allowed: {off}")
+                    raise ValueError(
+                        f"{name} is {value}, but the adapter lora freezes all weights; allowed: {off}"
+                    )
         return self
 
     @model_validator(mode="after")
@@ -197,13 +232,17 @@ class TrialConfig(StrictModel):
         if self.schedule == "exponential" and self.decay is None:
             raise ValueError("decay is missing; the schedule exponential requires it, such as 0.95")
         if self.schedule != "exponential" and self.decay is not None:
-            raise ValueError(f"decay is {self.decay:g}, but the schedule {self.schedule} has no decay")
+            raise ValueError(
+                f"decay is {self.decay:g}, but the schedule {self.schedule} has no decay"
+            )
         return self
 
     @model_validator(mode="after")
     def _check_momentum(self) -> "TrialConfig":
         if self.optimizer == "adadelta" and self.momentum is not None:
-            raise ValueError(f"momentum is {self.momentum:g}, but the optimizer adadelta has no momentum")
+            raise ValueError(
+                f"momentum is {self.momentum:g}, but the optimizer adadelta has no momentum"
+            )
         return self
 
     @property
@@ -230,7 +269,11 @@ class TrialConfig(StrictModel):
         if self.loss in SEQUENCE_LOSSES:
             own = ("loss", *find_loss(self.loss).parameters, *SEQUENCE_PARAMETERS)
             return {name: value for name, value in values.items() if name in own}
-        return {name: value for name, value in values.items() if name in searched or (name, value) not in _USUAL}
+        return {
+            name: value
+            for name, value in values.items()
+            if name in searched or (name, value) not in _USUAL
+        }
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -241,17 +284,30 @@ class TrialConfig(StrictModel):
         defaults = {name: field.default for name, field in type(self).model_fields.items()}
         defaults |= {**OFF, **find_loss(self.loss).defaults, **adapter_defaults(self.adapter)}
         values = self.flat
-        return {name: value for name, value in values.items() if value is not None and value != defaults.get(name)}
+        return {
+            name: value
+            for name, value in values.items()
+            if value is not None and value != defaults.get(name)
+        }
 
     @property
     def lora(self) -> Lora | None:
         """Return the adapter that the trial trains, or None if it trains the encoder's own weights."""
         if self.adapter == "none":
             return None
-        given = {name: getattr(self, name) for name in ADAPTER_PARAMETERS if getattr(self, name) is not None}
+        given = {
+            name: getattr(self, name)
+            for name in ADAPTER_PARAMETERS
+            if getattr(self, name) is not None
+        }
         values = {**ADAPTER_DEFAULTS, **given}
         rank = values["lora_rank"]
-        return Lora(rank, values.get("lora_alpha", 2.0 * rank), values["lora_targets"], values["lora_dropout"])
+        return Lora(
+            rank,
+            values.get("lora_alpha", 2.0 * rank),
+            values["lora_targets"],
+            values["lora_dropout"],
+        )
 
     @property
     def peak_learning_rate(self) -> float:
@@ -276,7 +332,12 @@ def has_documents(loss: str) -> bool:
     return "query" in EXAMPLES[find_loss(loss).examples].sides
 
 
-OFF = {name: spec.off for loss in LOSSES.values() for name, spec in loss.parameters.items() if spec.off is not None}
+OFF = {
+    name: spec.off
+    for loss in LOSSES.values()
+    for name, spec in loss.parameters.items()
+    if spec.off is not None
+}
 """Values that have no effect, for parameters that a loss may lack."""
 
 SEQUENCE_PARAMETERS = ("learning_rate", "batch_size", "examples_per_rung")

@@ -66,9 +66,13 @@ def _find_unused(config: SweepConfig, space: Space) -> Iterator[_Unused]:
             yield _Unused(("data", name), ("data", "dev"), "data.dev is given")
     if not any(find_loss(loss).has_head for loss in space.values("loss")):
         for kind in ("class_concat", "labeled"):
-            yield _Unused(("evaluation", "points", kind), ("space", "loss"), "no loss of the space is softmax")
+            yield _Unused(
+                ("evaluation", "points", kind), ("space", "loss"), "no loss of the space is softmax"
+            )
     if not has_teacher(space):
-        yield _Unused(("teacher",), ("space", "targets"), "no trial of the space has targets: teacher")
+        yield _Unused(
+            ("teacher",), ("space", "targets"), "no trial of the space has targets: teacher"
+        )
     yield from _find_unused_points(space)
     yield from _find_unused_of_examples(config, space)
 
@@ -77,10 +81,14 @@ def _find_unused_points(space: Space) -> Iterator[_Unused]:
     """Yield the kinds of operating points that no trial's tower provides."""
     towers = _possible_values(space, "tower")
     if "query" not in towers:
-        yield _Unused(("evaluation", "points", "query_concat"), ("space", "tower"), "no trial has tower query")
+        yield _Unused(
+            ("evaluation", "points", "query_concat"), ("space", "tower"), "no trial has tower query"
+        )
     if towers == {"query"}:
         for kind in ("concat", "interpolate", "truncate"):
-            yield _Unused(("evaluation", "points", kind), ("space", "tower"), "every trial has tower query")
+            yield _Unused(
+                ("evaluation", "points", kind), ("space", "tower"), "every trial has tower query"
+            )
 
 
 def _find_unused_of_examples(config: SweepConfig, space: Space) -> Iterator[_Unused]:
@@ -100,21 +108,31 @@ def _find_unused_of_examples(config: SweepConfig, space: Space) -> Iterator[_Unu
         elif name == "relative_margin" and "triplet" not in kinds:
             yield _Unused(("examples", name), cause, "no loss of the space trains on triplets")
         elif name in _LIMITS and kinds <= {"positive_pair", "labeled_sentence"}:
-            yield _Unused(("examples", name), cause, "no loss of the space has examples with other classes")
+            yield _Unused(
+                ("examples", name), cause, "no loss of the space has examples with other classes"
+            )
 
 
 def _find_unused_in_space(space: Space) -> Iterator[_Unused]:
     """Yield parameters in the space that may differ from their defaults but have no effect because of others."""
     if None not in _possible_values(space, "warmup_steps"):
-        yield from _find_unused_parameter(space, "warmup_fraction", "warmup_steps", "warmup_steps is given")
+        yield from _find_unused_parameter(
+            space, "warmup_fraction", "warmup_steps", "warmup_steps is given"
+        )
     if _possible_values(space, "learning_rate_rule") == {"none"}:
-        yield from _find_unused_parameter(space, "base_batch_size", "learning_rate_rule", "learning_rate_rule is none")
+        yield from _find_unused_parameter(
+            space, "base_batch_size", "learning_rate_rule", "learning_rate_rule is none"
+        )
     if _possible_values(space, "freezing") == {"none"}:
         yield from _find_unused_parameter(space, "frozen_dropout", "freezing", "freezing is none")
     if not has_teacher(space):
         for name in ("teacher_temperature", "teacher_weight"):
             if set(space.values(name)) - {1.0}:
-                yield _Unused(("space", name), ("space", "targets"), "no trial of the space has targets: teacher")
+                yield _Unused(
+                    ("space", name),
+                    ("space", "targets"),
+                    "no trial of the space has targets: teacher",
+                )
 
 
 def _find_unused_parameter(space: Space, name: str, cause: str, why: str) -> Iterator[_Unused]:

@@ -20,16 +20,25 @@ class WatchedSource(StrictModel):
     source: Annotated[str, AfterValidator(absolute_source)] = Field(
         description="path or URI of a file, a folder or a glob; hub:NAME[:SPLIT]; or demo"
     )
-    kind: DataKind | None = Field(None, description="kind of the data; recognized by the columns if not given")
-    columns: ColumnsConfig = Field(ColumnsConfig(), description="columns of retrieval data and pairs")
-    positive_label: str | None = Field(
-        None, description="label of positive pairs; 1, true or entailment if not given; all other labels are negative"
+    kind: DataKind | None = Field(
+        None, description="kind of the data; recognized by the columns if not given"
     )
-    thresholds: ThresholdsConfig = Field(ThresholdsConfig(), description="scores of positive and negative pairs")
+    columns: ColumnsConfig = Field(
+        ColumnsConfig(), description="columns of retrieval data and pairs"
+    )
+    positive_label: str | None = Field(
+        None,
+        description="label of positive pairs; 1, true or entailment if not given; all other labels are negative",
+    )
+    thresholds: ThresholdsConfig = Field(
+        ThresholdsConfig(), description="scores of positive and negative pairs"
+    )
     text_column: str = Field("text", description="column of labeled sentences")
     label_column: str = Field("label", description="column of the labels of pairs or sentences")
     max_queries: int = Field(
-        MAX_QUERIES, ge=1, description="maximum number of queries, of which a seeded sample is measured"
+        MAX_QUERIES,
+        ge=1,
+        description="maximum number of queries, of which a seeded sample is measured",
     )
 
 
@@ -53,10 +62,12 @@ class WatchConfig(StrictModel):
         description="data that trials are not tuned for; each a source, or a mapping"
     )
     target: Watched | None = Field(
-        None, description="data that should improve, for the adiabatic range; dev's labeled sentences if not given"
+        None,
+        description="data that should improve, for the adiabatic range; dev's labeled sentences if not given",
     )
     at: At = Field(
-        "last", description="last: measure each trial at its last rung; rung: at each rung, as the score watched needs"
+        "last",
+        description="last: measure each trial at its last rung; rung: at each rung, as the score watched needs",
     )
 
     @field_validator("sources")

@@ -43,7 +43,9 @@ def send(run: Folder, request: Request, seconds: float) -> str:
     """
     answer = _await_answer(run, request, seconds)
     if answer is None:
-        raise TimeoutError(f"{run.location}: no answer within {seconds:g} s; the request stays in the queue")
+        raise TimeoutError(
+            f"{run.location}: no answer within {seconds:g} s; the request stays in the queue"
+        )
     text = escape_line(answer.text)
     if not answer.accepted:
         raise InputError(text)
@@ -57,12 +59,16 @@ def _await_answer(run: Folder, request: Request, seconds: float) -> Answer | Non
             raise InputError(explain_missing_driver(load(run)))
         identity = queue.add(request)
     except OSError as error:
-        raise InputError(f"{run.location}: cannot store the request: {error.strerror or error}") from None
+        raise InputError(
+            f"{run.location}: cannot store the request: {error.strerror or error}"
+        ) from None
     deadline = time.monotonic() + seconds
     pause = BUCKET_SECONDS if isinstance(run, BucketFolder) else LOCAL_SECONDS
     try:
         while time.monotonic() < deadline:
-            has_driver = is_held(run, LEDGER) is not False  # check first, because a driver may answer and then end
+            has_driver = (
+                is_held(run, LEDGER) is not False
+            )  # check first, because a driver may answer and then end
             if (answer := queue.answer_to(identity)) is not None:
                 return answer
             if not has_driver:
@@ -84,7 +90,9 @@ def _find_in_ledger(run: Folder, identity: str) -> Answer:
     identities = (event.request for event in load_events(run) if isinstance(event, SweepSteered))
     if identity not in identities:
         raise InputError(explain_missing_driver(load(run)))
-    return Answer(accepted=True, text="recorded, and applies when the sweep is resumed; its driver has ended")
+    return Answer(
+        accepted=True, text="recorded, and applies when the sweep is resumed; its driver has ended"
+    )
 
 
 def explain_missing_driver(results: Results) -> str:
@@ -99,7 +107,9 @@ def explain_missing_driver(results: Results) -> str:
         remedy = "to try more"
     else:
         options = resume_options(results)
-        reason = "it was killed" if results.status == "running" else f"the sweep ended: {results.status}"
+        reason = (
+            "it was killed" if results.status == "running" else f"the sweep ended: {results.status}"
+        )
         if results.reason:
             reason += f" ({escape_line(results.reason)})"
         remedy = "to resume it"

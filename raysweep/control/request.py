@@ -68,9 +68,13 @@ def make_request(action: str, value: Any = None) -> Request:
     if action == "try":
         _check_configuration(value)
     elif (value is None) != (field is None):
-        raise InputError(f"{action}: the value is {value!r}; allowed: {'none' if field is None else 'a number'}")
+        raise InputError(
+            f"{action}: the value is {value!r}; allowed: {'none' if field is None else 'a number'}"
+        )
     try:
-        return Request.model_validate({"action": action} if field is None else {"action": action, field: value})
+        return Request.model_validate(
+            {"action": action} if field is None else {"action": action, field: value}
+        )
     except ValidationError as error:
         problem = explain(dict(error.errors()[0]), (str(field),), Request)
         raise InputError(join_key(action, problem)) from None
@@ -79,12 +83,16 @@ def make_request(action: str, value: Any = None) -> Request:
 def _check_configuration(values: Any) -> None:
     """Raise InputError unless a configuration to try is a mapping of plain, finite values."""
     if not isinstance(values, Mapping):
-        raise InputError(f"--try is {values!r}; allowed: a mapping, such as '{{loss: triplet, margin: 0.1}}'")
+        raise InputError(
+            f"--try is {values!r}; allowed: a mapping, such as '{{loss: triplet, margin: 0.1}}'"
+        )
     for name, value in values.items():
         is_plain = isinstance(value, str | int | float | None)
         is_finite = not isinstance(value, float) or math.isfinite(value)
         if not is_plain or not is_finite:
-            raise InputError(f"--try: {name} is {value!r}; allowed: a string, a finite number, a boolean or null")
+            raise InputError(
+                f"--try: {name} is {value!r}; allowed: a string, a finite number, a boolean or null"
+            )
 
 
 def read_request(content: bytes) -> Request:

@@ -54,7 +54,9 @@ class RequestQueue:
 
     def pending(self) -> list[QueuedRequest]:
         """Return at most the ``MAX_PER_POLL`` oldest unanswered requests, in order of increasing ID."""
-        names = sorted(name for name in self._run.names(FOLDER) if re.fullmatch(rf"{IDENTITY}\.json", name))
+        names = sorted(
+            name for name in self._run.names(FOLDER) if re.fullmatch(rf"{IDENTITY}\.json", name)
+        )
         requests: list[QueuedRequest] = []
         for name in filter(self._is_plain_file, names):
             if len(requests) == MAX_PER_POLL:
@@ -135,7 +137,9 @@ class Inbox:
 
 
 @contextmanager
-def poll_in_background(queue: RequestQueue, inbox: Inbox, seconds: float | None = None) -> Iterator[None]:
+def poll_in_background(
+    queue: RequestQueue, inbox: Inbox, seconds: float | None = None
+) -> Iterator[None]:
     """Poll the queue every ``seconds`` seconds in a background thread while in this context.
 
     Requests that cannot be read are retried at the next poll.
@@ -145,7 +149,9 @@ def poll_in_background(queue: RequestQueue, inbox: Inbox, seconds: float | None 
 
     def poll() -> None:
         while not stop.wait(seconds):
-            if not inbox.is_empty:  # the driver is busy; polling now would deliver the same requests twice
+            if (
+                not inbox.is_empty
+            ):  # the driver is busy; polling now would deliver the same requests twice
                 continue
             with suppress(OSError, InputError):
                 for queued in queue.pending():

@@ -29,8 +29,12 @@ class CostTracker:
     gpus: float  # per trial
     trials: dict[int, Cost] = field(default_factory=dict)
     total: Cost = field(default_factory=Cost)
-    last_node: Node = field(default_factory=Node)  # assumed for a trial that has not reported its own node
-    _named_as_free: set[str] = field(default_factory=set)  # node types that a warning has already named
+    last_node: Node = field(
+        default_factory=Node
+    )  # assumed for a trial that has not reported its own node
+    _named_as_free: set[str] = field(
+        default_factory=set
+    )  # node types that a warning has already named
 
     def trial_cost(self, trial: int) -> Cost:
         """Return what a trial has cost so far."""
@@ -90,7 +94,10 @@ class CostTracker:
         """Return the seconds until the first limit is reached at the pace so far; infinite if none will be."""
         used = self._used(wall_seconds)
         limits = self._limits.items()
-        return min((wall_seconds * (limit / used[key] - 1) for key, limit in limits if used[key]), default=math.inf)
+        return min(
+            (wall_seconds * (limit / used[key] - 1) for key, limit in limits if used[key]),
+            default=math.inf,
+        )
 
     @property
     def _limits(self) -> dict[str, float]:

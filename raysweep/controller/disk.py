@@ -23,7 +23,11 @@ class RunSize:
         return self.weights + self.checkpoints + self.others
 
     def __str__(self) -> str:
-        kinds = {"weights": self.weights, "checkpoints": self.checkpoints, "other files": self.others}
+        kinds = {
+            "weights": self.weights,
+            "checkpoints": self.checkpoints,
+            "other files": self.others,
+        }
         parts = [f"{name} {_format_size(num_bytes)}" for name, num_bytes in kinds.items()]
         return f"{_format_size(self.total)} ({', '.join(parts)})"
 

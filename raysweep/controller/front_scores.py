@@ -62,7 +62,9 @@ class ScoredRung:
         identity: dict[str, Any] = {"trial": rung.trial, "step": rung.step}
         points = tuple(point_of(values, **identity) for values in self.points)
         labeled = tuple(point_of(values, **identity) for values in self.labeled)
-        calibration = None if self.calibration is None else Calibration(**identity, **self.calibration)
+        calibration = (
+            None if self.calibration is None else Calibration(**identity, **self.calibration)
+        )
         measures = tuple(measure_of(values, **identity) for values in self.measures)
         tasks = tuple(point_of(values, **identity) for values in self.tasks)
         return PointsScored(
@@ -140,7 +142,14 @@ class FrontScores:
         self._under_way.remove(rung)
 
     def _with_watched(self, point: Point) -> Point:
-        on_dev = next((member for member in self._sweep.front if name_of_point(member) == name_of_point(point)), None)
+        on_dev = next(
+            (
+                member
+                for member in self._sweep.front
+                if name_of_point(member) == name_of_point(point)
+            ),
+            None,
+        )
         if on_dev is None or WATCHED not in on_dev.scores:
             return point
         return replace(point, scores={**point.scores, WATCHED: on_dev.scores[WATCHED]})
@@ -156,7 +165,9 @@ class FrontScores:
         if rung in self._under_way:
             self._under_way.remove(rung)
             stage = "test" if isinstance(rung, FrontRung) else "watch"
-            self._sweep.display.warn(f"{stage}: trial {rung.trial} not scored at rung {rung.step} (reason={reason})")
+            self._sweep.display.warn(
+                f"{stage}: trial {rung.trial} not scored at rung {rung.step} (reason={reason})"
+            )
 
     def fail_on_node(self, rung: AfterSearch, error: RaisedError) -> None:
         """Queue a rung whose scoring raised an error to be scored once more on another node, or give up on it."""

@@ -72,7 +72,9 @@ class WeightStore:
         With ``among``, only the folders of these points are removed, because other folders may belong to rungs that
         have not been reported yet.
         """
-        candidates = self._run.names(POINTS) if among is None else {_folder_name(point) for point in among}
+        candidates = (
+            self._run.names(POINTS) if among is None else {_folder_name(point) for point in among}
+        )
         needed = {_folder_name(point) for point in front}
         for name in candidates - needed:
             self._run.remove(f"{POINTS}/{name}")
@@ -123,7 +125,9 @@ class WeightStore:
 
     def _num_bytes(self, folders: set[str]) -> int:
         """Return the total size of these folders, in bytes."""
-        for name in folders - self._sizes.keys():  # a folder is written once, and only test scores change it later
+        for name in (
+            folders - self._sizes.keys()
+        ):  # a folder is written once, and only test scores change it later
             self._sizes[name] = sum(self._run.sizes(f"{POINTS}/{name}").values())
         return sum(self._sizes[name] for name in folders)
 
@@ -148,8 +152,12 @@ class KeptScores:
         self._run = run
         self._num_queries = num_queries
         self._goals = goals
-        self._near: dict[PointName, Pair] = {}  # P and S raised by three standard errors, keyed by name
-        self._repeats: set[PointName] = set()  # replicates' points far from the front whose originals are near it
+        self._near: dict[
+            PointName, Pair
+        ] = {}  # P and S raised by three standard errors, keyed by name
+        self._repeats: set[PointName] = (
+            set()
+        )  # replicates' points far from the front whose originals are near it
         self._original_of: dict[int, int] = {}  # the original trial of each replicate
         self._rungs: dict[Rung, _RungScores] = {}  # rungs with at least one kept point
         self._front: list[Pair] = []  # the front when all points were last compared with it
@@ -165,16 +173,22 @@ class KeptScores:
         num_points = sum(rung.num_stored for rung in self._rungs.values())
         return num_points * self._num_queries * bytes_per_query()
 
-    def restore(self, points: Sequence[Point], front: Sequence[Point], original_of: Mapping[int, int]) -> None:
+    def restore(
+        self, points: Sequence[Point], front: Sequence[Point], original_of: Mapping[int, int]
+    ) -> None:
         """Restore the state from a ledger's points and front. Files are not changed."""
         self._original_of.update(original_of)
         self._add(points)
         self._drop_far(points, front)
 
-    def take(self, points: Sequence[Point], front: Sequence[Point], original: int | None = None) -> None:
+    def take(
+        self, points: Sequence[Point], front: Sequence[Point], original: int | None = None
+    ) -> None:
         """Add a rung's points (a replicate's if ``original`` is given), and remove files that are no longer needed."""
         if original is not None:
-            self._original_of.update((point.trial, original) for point in points if point.trial is not None)
+            self._original_of.update(
+                (point.trial, original) for point in points if point.trial is not None
+            )
         self._add(points)
         for trial, step in self._drop_far(points, front):
             self._run.remove(rung_file("dev", trial, step))
@@ -225,7 +239,9 @@ class KeptScores:
         """Remove the files of rungs without any points to keep, including rungs that were never reported."""
         needed = {location.base_name(rung_file("dev", trial, step)) for trial, step in self._rungs}
         for split in _SPLITS:
-            unneeded = [file for file in self._files(split) if not _is_part(file) and file not in needed]
+            unneeded = [
+                file for file in self._files(split) if not _is_part(file) and file not in needed
+            ]
             self._remove(split, unneeded)
 
     def pack(self, warn: Callable[[str], None]) -> None:

@@ -44,7 +44,9 @@ class StudyFile:
         self._pair_study: Study | None = None
         if len(proposer.names) == 1:
             self._pair_study = optuna.create_study(
-                study_name=f"{name}: {PAIR_STUDY}", directions=["maximize", "maximize"], storage=self._storage
+                study_name=f"{name}: {PAIR_STUDY}",
+                directions=["maximize", "maximize"],
+                storage=self._storage,
             )
             self._pair_study.set_metric_names(list(proposer.objective.goals.headings))
         self._running: dict[int, TrialState] = {}
@@ -67,7 +69,9 @@ class StudyFile:
     def _studies(self) -> list[Study]:
         return [self._study] if self._pair_study is None else [self._study, self._pair_study]
 
-    def rung(self, number: int, examples_seen: int, trial: TrialState, objective: Objective) -> None:
+    def rung(
+        self, number: int, examples_seen: int, trial: TrialState, objective: Objective
+    ) -> None:
         """Record a rung. ``trial.front`` is the trial's front up to this rung."""
         trial_id = self._trial_id(number, self._study)
         stored = Trial(self._study, trial_id)
@@ -76,7 +80,9 @@ class StudyFile:
             stored.report(value, examples_seen)
         best_point = objective.best_point(trial.front)
         percentages = [round(100 * score, 2) for score in best_point]
-        stored.set_user_attr("best point", dict(zip(objective.goals.headings, percentages, strict=True)))
+        stored.set_user_attr(
+            "best point", dict(zip(objective.goals.headings, percentages, strict=True))
+        )
         stored.set_user_attr("examples seen", examples_seen)
         missed_by = shortfalls(objective, best_point)
         if missed_by:
@@ -105,7 +111,12 @@ class StudyFile:
         """Complete the unfinished trials when the sweep ends. A resumed sweep writes the file again."""
         for number, trial in list(self._running.items()):
             is_paused = trial.status == TrialStatus.PAUSED
-            self.end(number, TrialStatus.PAUSED if is_paused else TrialStatus.INTERRUPTED, trial.reason, trial.front)
+            self.end(
+                number,
+                TrialStatus.PAUSED if is_paused else TrialStatus.INTERRUPTED,
+                trial.reason,
+                trial.front,
+            )
 
     def _trial_id(self, number: int, study: Study) -> int:
         study_id = self._storage.get_study_id_from_name(study.study_name)

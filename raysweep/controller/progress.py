@@ -47,12 +47,16 @@ class Progress:
     """The progress of each trial, keyed by trial number and forwarded to the scheduler and the study."""
 
     def __init__(self, budget: BudgetConfig, scheduler: Scheduler, study: StudyFile) -> None:
-        self.configs: dict[int, TrialConfig] = {}  # keyed by trial, in the order in which trials started
+        self.configs: dict[
+            int, TrialConfig
+        ] = {}  # keyed by trial, in the order in which trials started
         self.num_rungs: dict[int, int] = {}  # number of rungs if the trial completes
         self.front: list[Point] = []
         self.tested: set[PointName] = set()  # points that an earlier session scored on test
         self.watched: dict[int, int] = {}  # the last rung of each trial that measured watched data
-        self.ended = dict.fromkeys((TrialStatus.COMPLETED, TrialStatus.STOPPED, TrialStatus.FAILED), 0)
+        self.ended = dict.fromkeys(
+            (TrialStatus.COMPLETED, TrialStatus.STOPPED, TrialStatus.FAILED), 0
+        )
         self._budget = budget
         self._scheduler = scheduler
         self._study = study
@@ -66,7 +70,9 @@ class Progress:
     def paused(self) -> list[int]:
         """Return the paused trials."""
         trials = self._scheduler.trials.items()
-        return [number for number, trial in trials if TrialStatus(trial.status) == TrialStatus.PAUSED]
+        return [
+            number for number, trial in trials if TrialStatus(trial.status) == TrialStatus.PAUSED
+        ]
 
     def begin(self, trial: TrialState, config: TrialConfig) -> None:
         """Record that a trial has started."""
@@ -103,7 +109,9 @@ class Progress:
         pairs = [point.pair(goals) for point in rung.points]
         names: list[Hashable] = [(point.step, *point.key) for point in rung.points]
         budgets_ahead = self._budgets_ahead(rung)
-        return self._scheduler.rung(rung.trial, rung.examples_seen, pairs, budgets_ahead, names, rung.may_begin)
+        return self._scheduler.rung(
+            rung.trial, rung.examples_seen, pairs, budgets_ahead, names, rung.may_begin
+        )
 
     def _budgets_ahead(self, rung: RungFinished) -> list[int]:
         """Return the examples seen by each of a trial's remaining rungs; empty if the trial's own rule stops it."""
@@ -118,7 +126,9 @@ class Progress:
         num_rungs = self.num_rungs[number]
         if num_rungs < self._budget.rungs_of(self.configs[number].examples_per_rung):
             original = self._scheduler.trials[number].replicate_of
-            return Verdict(TrialStatus.STOPPED, f"reached the last rung of trial {original}, which it repeats")
+            return Verdict(
+                TrialStatus.STOPPED, f"reached the last rung of trial {original}, which it repeats"
+            )
         reason = "its only rung is done" if num_rungs == 1 else f"all {num_rungs} rungs are done"
         return Verdict(TrialStatus.COMPLETED, reason)
 
@@ -131,7 +141,9 @@ class Progress:
         """Record the end of a trial."""
         self.ended[verdict.status] += 1
         self._scheduler.end(number, cast(Any, verdict.status))
-        self._study.end(number, verdict.status, verdict.reason, self._scheduler.trials[number].front)
+        self._study.end(
+            number, verdict.status, verdict.reason, self._scheduler.trials[number].front
+        )
 
 
 class LedgerReplay:
@@ -144,10 +156,14 @@ class LedgerReplay:
         ReplayError: If the sampler proposes trials that differ from those in the ledger.
     """
 
-    def __init__(self, scheduler: Scheduler, progress: Progress, costs: CostTracker, *, adopt: bool) -> None:
+    def __init__(
+        self, scheduler: Scheduler, progress: Progress, costs: CostTracker, *, adopt: bool
+    ) -> None:
         self.seconds = 0.0  # the sweep's running time at the last event
         self.steering = Steering()
-        self.unfinished: dict[int, Verdict | None] = {}  # trials on a worker, with their verdict after the last rung
+        self.unfinished: dict[
+            int, Verdict | None
+        ] = {}  # trials on a worker, with their verdict after the last rung
         self.points: list[Point] = []  # the points of all rungs
         self._scheduler = scheduler
         self._progress = progress
@@ -196,7 +212,9 @@ class LedgerReplay:
     def _steer(self, event: SweepSteered) -> None:
         self.steering.take(event)
         if event.config is not None:
-            with contextlib.suppress(ParameterError):  # a range of the space was narrowed after the request
+            with contextlib.suppress(
+                ParameterError
+            ):  # a range of the space was narrowed after the request
                 self._scheduler.try_next(event.request, event.config)
 
     def _start(self, event: TrialStarted) -> None:
@@ -209,7 +227,9 @@ class LedgerReplay:
             trial = self._scheduler.propose()
         is_same = self._adopt or trial_config(dict(trial.values)) == config
         if trial.number != event.trial or not is_same:
-            raise ReplayError(f"trial {event.trial} differs from the trial that the sampler proposes now")
+            raise ReplayError(
+                f"trial {event.trial} differs from the trial that the sampler proposes now"
+            )
         self._progress.begin(trial, config)
         self.unfinished[event.trial] = None
 

@@ -153,7 +153,8 @@ def most_different(ids: npt.NDArray[np.integer], seed: int) -> list[int]:
 
 
 def _read_texts(
-    read_texts: Callable[[npt.NDArray[np.integer]], list[str]], ids_by_query: Iterable[npt.NDArray[np.integer]]
+    read_texts: Callable[[npt.NDArray[np.integer]], list[str]],
+    ids_by_query: Iterable[npt.NDArray[np.integer]],
 ) -> tuple[dict[int, str], int]:
     """Return the texts for as many queries as fit, but at least one query, and the number of these queries."""
     texts: dict[int, str] = {}

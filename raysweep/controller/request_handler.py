@@ -33,10 +33,14 @@ def answered(sweep: Sweep) -> Iterator["RequestHandler"]:
 class RequestHandler:
     """A request handler. ``new_requests`` returns the requests not yet handled, and ``queue`` receives the answers."""
 
-    def __init__(self, sweep: Sweep, queue: RequestQueue, new_requests: Callable[[], Iterable[QueuedRequest]]) -> None:
+    def __init__(
+        self, sweep: Sweep, queue: RequestQueue, new_requests: Callable[[], Iterable[QueuedRequest]]
+    ) -> None:
         self._sweep, self._queue, self._new_requests = sweep, queue, new_requests
         self._served: set[str] = set()  # IDs of the requests that this session has answered
-        self._decided: dict[str, Answer] = {}  # answers that are not stored yet, keyed by request ID
+        self._decided: dict[
+            str, Answer
+        ] = {}  # answers that are not stored yet, keyed by request ID
         self._has_warned = False
 
     def serve(self) -> None:
@@ -102,7 +106,9 @@ class RequestHandler:
 
     def _outcome(self, request: Request) -> str:
         """Return a description of what a request does."""
-        num_running = sum(trial.paid_until is not None for trial in self._sweep.assignments.values())
+        num_running = sum(
+            trial.paid_until is not None for trial in self._sweep.assignments.values()
+        )
         match request.action:
             case "pause" if self._sweep.is_over:
                 return f"scoring after the search paused (rungs left to score: {self._sweep.num_to_score})"
@@ -117,7 +123,9 @@ class RequestHandler:
                     return f"trial {request.trial} will stop at its next report"
                 return f"trial {request.trial} stopped"
             case "try":
-                values = ", ".join(f"{name} {value}" for name, value in (request.config or {}).items())
+                values = ", ".join(
+                    f"{name} {value}" for name, value in (request.config or {}).items()
+                )
                 return f"next new trial: {escape_line(values)}"
 
     def _problem(self, request: Request) -> str | None:
@@ -166,7 +174,9 @@ class RequestHandler:
             return f"--try: {error}"
         number = scheduler.proposer.trial_with(preset)
         if number is not None:
-            return f"--try: trial {number} has the same configuration, so the scores would be the same"
+            return (
+                f"--try: trial {number} has the same configuration, so the scores would be the same"
+            )
         if not scheduler.proposer.has_left(preset):
             return "--try: the grid has no untried combination with these values"
         if scheduler.requested.has(preset):
@@ -182,7 +192,9 @@ class RequestHandler:
         num_left = scheduler.num_trials - scheduler.num_started - len(scheduler.requested)
         if num_left > 0:
             return None
-        command = format_resume(sweep.run.location, "--budget.trials", str(scheduler.num_trials + 1))
+        command = format_resume(
+            sweep.run.location, "--budget.trials", str(scheduler.num_trials + 1)
+        )
         return (
             f"--try: budget.trials is {scheduler.num_trials}, with {scheduler.num_started} trials started and "
             f"{len(scheduler.requested)} requested; for more, once it has ended: {command}"

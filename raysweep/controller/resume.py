@@ -12,7 +12,16 @@ from typing import Any, NamedTuple
 from raysweep.config.data_kind import of_kind
 from raysweep.config.load import LoadedSweep, Override
 from raysweep.config.load import load as load_sweep
-from raysweep.config.space import Choices, Fixed, Parameter, Parameters, Range, Space, branches, names_of
+from raysweep.config.space import (
+    Choices,
+    Fixed,
+    Parameter,
+    Parameters,
+    Range,
+    Space,
+    branches,
+    names_of,
+)
 from raysweep.config.sweep import SweepConfig
 from raysweep.config.trial import trial_config
 from raysweep.data.prepared import Prepared
@@ -20,7 +29,13 @@ from raysweep.errors import InputError
 from raysweep.metrics.scores import Goals, Pair
 from raysweep.results.events import Event, PointsScored, TrialStarted
 from raysweep.results.ledger import NAME as LEDGER
-from raysweep.results.ledger import Ledger, checkpoint_folder, ledger_location, load_events, point_folder
+from raysweep.results.ledger import (
+    Ledger,
+    checkpoint_folder,
+    ledger_location,
+    load_events,
+    point_folder,
+)
 from raysweep.results.reader import build_results
 from raysweep.results.settings_file import check_settings
 from raysweep.results.types import Point, Results
@@ -32,18 +47,40 @@ FILES = ("config.yaml", "prepared.json")  # a run's files besides its ledger
 STUDY_LOCK = "study.journal.lock"  # prefix of links that Optuna creates and that a killed driver leaves behind
 
 CHANGEABLE = (
-    *("budget.trials", "budget.minutes", "budget.cpu_hours", "budget.gpu_hours", "budget.money", "budget.prices"),
-    *("replicates", "resources", "storage", "early_stopping.plateau", "baselines", "report", "guards", "trackers"),
+    *(
+        "budget.trials",
+        "budget.minutes",
+        "budget.cpu_hours",
+        "budget.gpu_hours",
+        "budget.money",
+        "budget.prices",
+    ),
+    *(
+        "replicates",
+        "resources",
+        "storage",
+        "early_stopping.plateau",
+        "baselines",
+        "report",
+        "guards",
+        "trackers",
+    ),
 )
 """Settings that may change when a sweep is resumed. Changing any other setting would make its trials incomparable."""
 
 
-_CHECKPOINT = re.compile(r"trial-(?P<trial>\d+)/(?P<examples>\d+)/")  # see raysweep.training.checkpoint
+_CHECKPOINT = re.compile(
+    r"trial-(?P<trial>\d+)/(?P<examples>\d+)/"
+)  # see raysweep.training.checkpoint
 _POINT = re.compile(r"trial-(?P<trial>\d+)-step-(?P<rung>\d+)")
 
 READ_BY_TRIALS: Mapping[str, Callable[[Prepared], Iterable[Any]]] = {
-    "the data (data.train, data.dev or data.test) have": lambda prepared: [prepared.sentences_artifact],
-    "the data (data.sequence) have": lambda prepared: [task.sentences for task in prepared.tasks.values()],
+    "the data (data.train, data.dev or data.test) have": lambda prepared: [
+        prepared.sentences_artifact
+    ],
+    "the data (data.sequence) have": lambda prepared: [
+        task.sentences for task in prepared.tasks.values()
+    ],
     "the encoder (model) has": lambda prepared: prepared.tokens_artifacts.distinct,
     "the reference encoder (reference) has": lambda prepared: prepared.reference_artifacts.distinct,
     "the teacher (teacher) has": lambda prepared: [prepared.teacher_artifact],
@@ -72,7 +109,9 @@ class Resumed:
         check_links(self.run)
         self.events = self.ledger.open()
         try:
-            for name in FILES:  # fetched again, because the run's previous holder may have changed them
+            for (
+                name
+            ) in FILES:  # fetched again, because the run's previous holder may have changed them
                 self.run.fetch(name)
             self._check(build_results(self.events, self.run))
         except BaseException:
@@ -101,12 +140,16 @@ class Resumed:
             try:
                 config = trial_config(dict(trial.config))
             except InputError as error:
-                raise InputError(f"{ledger_location(self.run)}: trial {trial.trial}: {error}") from None
+                raise InputError(
+                    f"{ledger_location(self.run)}: trial {trial.trial}: {error}"
+                ) from None
             examples_per_rung[trial.trial] = config.examples_per_rung
         check_rungs(self.run, results, examples_per_rung)
         if results.without_checkpoints:
             numbers = ", ".join(map(str, results.without_checkpoints))
-            self.report(f"{self.location}: checkpoints were removed, so these trials are not continued: {numbers}")
+            self.report(
+                f"{self.location}: checkpoints were removed, so these trials are not continued: {numbers}"
+            )
         check_settings(self.run, results.config_digests)
         if not has_begun(self.events):
             raise InputError(
@@ -123,16 +166,25 @@ class Resumed:
     @property
     def num_begun(self) -> int:
         """Return how many trials have started, not counting replicates."""
-        return sum(isinstance(event, TrialStarted) and event.replicate_of is None for event in self.events)
+        return sum(
+            isinstance(event, TrialStarted) and event.replicate_of is None for event in self.events
+        )
 
     @property
     def points(self) -> list[Point]:
         """Return the points that are baselines or test scores."""
-        return [point for event in self.events if isinstance(event, PointsScored) for point in event.points]
+        return [
+            point
+            for event in self.events
+            if isinstance(event, PointsScored)
+            for point in event.points
+        ]
 
     def reference(self, goals: Goals) -> Pair:
         """Return P and S of the reference encoder on dev."""
-        reference = next(point for point in self.points if point.kind == "reference" and point.split == "dev")
+        reference = next(
+            point for point in self.points if point.kind == "reference" and point.split == "dev"
+        )
         return reference.pair(goals)
 
     def next_log(self) -> str:
@@ -170,9 +222,13 @@ def check_links(run: Folder) -> None:
             if path.is_symlink():
                 is_study_lock = path.parent == run.path and name.startswith(STUDY_LOCK)
                 if not is_study_lock:
-                    raise InputError(f"{path}: is a symbolic link; allowed in a run: files and folders")
+                    raise InputError(
+                        f"{path}: is a symbolic link; allowed in a run: files and folders"
+                    )
             elif path.exists() and not (path.is_dir() or path.is_file()):
-                raise InputError(f"{path}: is neither a file nor a folder; allowed in a run: files and folders")
+                raise InputError(
+                    f"{path}: is neither a file nor a folder; allowed in a run: files and folders"
+                )
 
 
 def check_rungs(run: Folder, results: Results, examples_per_rung: Mapping[int, int]) -> None:
@@ -197,7 +253,9 @@ def check_rungs(run: Folder, results: Results, examples_per_rung: Mapping[int, i
             )
 
 
-def _stored_rungs(run: Folder, examples_per_rung: Mapping[int, int]) -> Iterator[tuple[int, int, str]]:
+def _stored_rungs(
+    run: Folder, examples_per_rung: Mapping[int, int]
+) -> Iterator[tuple[int, int, str]]:
     """Yield the trial and rung of each stored checkpoint and each stored point, and the folder to name in messages."""
     for name in sorted(run.sizes("checkpoints")):
         match = _CHECKPOINT.match(name)
@@ -270,7 +328,9 @@ def _differences(before: Any, after: Any, key: str = "") -> Iterator[tuple[str, 
     """Yield each dotted key whose values differ, with both values. The space counts as a single value."""
     if isinstance(before, dict) and isinstance(after, dict) and key != "space":
         for name in before | after:
-            yield from _differences(before.get(name), after.get(name), f"{key}.{name}" if key else name)
+            yield from _differences(
+                before.get(name), after.get(name), f"{key}.{name}" if key else name
+            )
     elif before != after:
         yield key, before, after
 
@@ -295,7 +355,9 @@ def check_defaults(before: Space, after: Space, run: str) -> None:
         try:
             after.suggest_fixed(trial.flat, widened=known)
         except ValueError as error:
-            raise InputError(f"{run}: the new space must contain the old one, with its defaults: {error}") from None
+            raise InputError(
+                f"{run}: the new space must contain the old one, with its defaults: {error}"
+            ) from None
 
 
 def _missing(before: Parameters, after: Parameters, prefix: str) -> Iterator[str]:
@@ -384,13 +446,17 @@ def _changed(resumed: Resumed, space: Path | None, overrides: Sequence[Override]
     override_of_runs = _override_runs(before.config, resumed.location, overrides)
     after = load_sweep(space or own_file, [*override_of_runs, *overrides])
     kind = before.config.data.kind
-    if kind is not None and after.config.data.kind is None:  # the file leaves the kind to the columns of the sources
+    if (
+        kind is not None and after.config.data.kind is None
+    ):  # the file leaves the kind to the columns of the sources
         after = replace(after, config=of_kind(after.config, after.space, kind))
     check_changes(before.config, after.config, resumed.location)
     num_trials = after.config.budget.trials
     num_begun = resumed.num_begun
     if num_trials < num_begun:
-        reason = f"is {num_trials}, but {num_begun} trials have started; allowed: at least {num_begun}"
+        reason = (
+            f"is {num_trials}, but {num_begun} trials have started; allowed: at least {num_begun}"
+        )
         raise after.document.error(("budget", "trials"), reason)
     if space is None and "sampler" not in dict(overrides):
         _check_own_sampler(after.config.sampler, resumed.location)
@@ -414,7 +480,9 @@ def _check_own_sampler(sampler: str, run: str) -> None:
         )
 
 
-def _override_runs(before: SweepConfig, place: str, overrides: Sequence[Override]) -> list[Override]:
+def _override_runs(
+    before: SweepConfig, place: str, overrides: Sequence[Override]
+) -> list[Override]:
     """Return an override for the runs folder if the run was moved, unless its artifacts are only in the old place.
 
     If ``overrides`` specifies where the artifacts are, the old place is not read, because it may be unreachable.

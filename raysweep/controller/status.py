@@ -49,17 +49,24 @@ class RunningRung:
 
     def after(self, seconds: float) -> "RunningRung":
         """Return the rung as it is expected to be after ``seconds`` without news."""
-        return replace(self, seconds=self.seconds + seconds, progress_age=self.progress_age + seconds)
+        return replace(
+            self, seconds=self.seconds + seconds, progress_age=self.progress_age + seconds
+        )
 
 
 @dataclass(frozen=True)
 class Workload:
     """The rungs that a search has run, from which the time for the remaining ones is estimated."""
 
-    rung_seconds: float | None = None  # mean worker time of a rung; None until the first rung is recorded
+    # mean worker time of a rung; None until the first rung is recorded
+    rung_seconds: float | None = None
     max_rungs: int = 1  # of a trial that completes
-    num_trials: Mapping[int, int] = field(default_factory=dict)  # trials that left workers, keyed by finished rungs
-    interrupted: Sequence[tuple[int, int]] = ()  # finished rungs and number of rungs of each trial that continues
+    num_trials: Mapping[int, int] = field(
+        default_factory=dict
+    )  # trials that left workers, keyed by finished rungs
+    interrupted: Sequence[
+        tuple[int, int]
+    ] = ()  # finished rungs and number of rungs of each trial that continues
 
     def expected_rungs(self, num_done: int, num_rungs: int) -> float:
         """Return the expected final number of rungs of a trial that has finished ``num_done`` of ``num_rungs``.
@@ -106,7 +113,8 @@ class SweepStatus:
     best: Pair | None  # P and S of the best point so far
     front_size: int
     seconds: float
-    limit_seconds_left: float  # estimated seconds until the budget is spent; infinite without limits
+    # estimated seconds until the budget is spent; infinite without limits
+    limit_seconds_left: float
     workload: Workload
     cost: Cost  # of all trials, without unfinished rungs
     running: Sequence[RunningRung] = ()
@@ -160,7 +168,11 @@ class SweepStatus:
     @property
     def _rungs_texts(self) -> list[str]:
         """Return texts about the rungs in training, if they are long, and about those in evaluation."""
-        training = [rung.progress for rung in self.running if rung.activity == Activity.TRAINING and rung.progress]
+        training = [
+            rung.progress
+            for rung in self.running
+            if rung.activity == Activity.TRAINING and rung.progress
+        ]
         evaluating = [rung for rung in self.running if rung.activity == Activity.EVALUATING]
         texts = [describe_progress(training)] if training else []
         if len(evaluating) == 1:
@@ -181,7 +193,11 @@ class SweepStatus:
         by_rungs = self._seconds_left_by_rungs
         if by_rungs == math.inf:
             bound = "at most"
-        elif by_rungs < self.limit_seconds_left and not self._num_to_begin and self.counts.get(TrialStatus.PAUSED):
+        elif (
+            by_rungs < self.limit_seconds_left
+            and not self._num_to_begin
+            and self.counts.get(TrialStatus.PAUSED)
+        ):
             bound = "at least"
         else:
             bound = "about"

@@ -14,7 +14,8 @@ from raysweep.controller.status import Activity, RunningRung, SweepStatus
 from raysweep.terminal import duration
 
 MAX_ROWS = 12
-OTHER_LINES = 8  # terminal lines for the search, the header, the omitted trials, and some earlier output
+# terminal lines for the search, the header, the omitted trials, and some earlier output
+OTHER_LINES = 8
 BAR_WIDTH = 20
 MIN_BAR_WIDTH = 6
 WIDTH_WITHOUT_BARS = 58  # columns of a row with long numbers
@@ -47,7 +48,12 @@ def _search(status: SweepStatus) -> Iterator[RenderableType]:
     if not times.endswith("so far"):
         times = f"{duration(status.seconds)} so far, {times}"
     bar = Table.grid(padding=(0, 1))
-    bar.add_row("search", ProgressBar(1.0, status.fraction, width=BAR_WIDTH), f"{status.fraction:.0%}", times)
+    bar.add_row(
+        "search",
+        ProgressBar(1.0, status.fraction, width=BAR_WIDTH),
+        f"{status.fraction:.0%}",
+        times,
+    )
     yield bar
     for text in (status.counts_text, status.front_text, f"cost {status.cost_text}"):
         if text:
@@ -70,7 +76,14 @@ def _table(rungs: Iterable[RunningRung], bar_width: int) -> Table:
                 bar = ProgressBar(rung.num_examples, num_seen, width=bar_width)
         left = rung.seconds_left
         time_left = "" if left is None or left < 1 else duration(left)
-        table.add_row(str(rung.trial), f"{rung.step}/{rung.num_rungs}", bar, count, str(rung.activity), time_left)
+        table.add_row(
+            str(rung.trial),
+            f"{rung.step}/{rung.num_rungs}",
+            bar,
+            count,
+            str(rung.activity),
+            time_left,
+        )
     return table
 
 

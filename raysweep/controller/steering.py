@@ -9,7 +9,8 @@ from raysweep.results.events import SweepSteered
 class Steering:
     """The combined effect of a ledger's ``steer`` events. The scheduler keeps the requested configurations."""
 
-    paused_at: float | None = None  # the sweep's running time in seconds when it was paused; None if it is not paused
+    # the sweep's running time in seconds when it was paused; None if it is not paused
+    paused_at: float | None = None
     workers: int | None = None  # maximum number of concurrent trials, if requested
     stopping: dict[int, str] = field(default_factory=dict)  # IDs of stop requests, keyed by trial
     requests: set[str] = field(default_factory=set)  # IDs of the requests executed so far

@@ -69,7 +69,8 @@ SLOWEST_RUNGS = 10  # a rung's time limit, as a multiple of the slowest rung's t
 MIN_RUNG_LIMIT_SECONDS = 1800.0
 PAUSED = Verdict(TrialStatus.INTERRUPTED, "the sweep is paused")
 STOPPED = Verdict(TrialStatus.STOPPED, "requested with raysweep control")
-NODES_COUNTED_SECONDS = 300.0  # interval between events with node time; the bill misses at most this much after a kill
+# interval between events with node time; the bill misses at most this much after a kill
+NODES_COUNTED_SECONDS = 300.0
 
 
 @dataclass
@@ -77,12 +78,14 @@ class RunningTrial:
     """A trial assigned to a worker; it exists until the trial leaves the worker."""
 
     node: Node
-    paid_until: float | None = None  # seconds on the sweep's clock; None while the trial waits for a worker
+    # seconds on the sweep's clock; None while the trial waits for a worker
+    paid_until: float | None = None
     rung_began: float | None = None  # seconds on the same clock
     verdict: Verdict | None = None  # set when the trial must leave
     previous_rung_seconds: float | None = None  # in this assignment
     progress: RungProgress | None = None  # within the current rung, if that rung is long
-    reported_at: float = 0.0  # when the trial last reported a rung or its progress, on the sweep's clock
+    # when the trial last reported a rung or its progress, on the sweep's clock
+    reported_at: float = 0.0
     activity: Activity = Activity.WAITING  # for displays
 
 
@@ -113,16 +116,22 @@ class Sweep:
         self._weights = WeightStore(self.run, max_bytes, goals)
         self._scores = KeptScores(self.run, self.num_queries, goals)
         self._failures = Failures(config.resources)
-        self.nodes = NodeHealth(config.resources.max_node_errors, list_usable=set)  # cluster code replaces list_usable
+        self.nodes = NodeHealth(
+            config.resources.max_node_errors, list_usable=set
+        )  # cluster code replaces list_usable
         self._slowest_rung_seconds = 0.0  # in this session
         self.short_of_memory: set[int] = set()  # trials that ran out of memory in this session
-        self._num_defects = 0  # trials that failed in this session, not counting those that diverged
+        # trials that failed in this session, not counting those that diverged
+        self._num_defects = 0
         self._started_at = time.monotonic()  # as if all sessions had run without a break in between
-        self._stopped_at: float | None = None  # when the sweep's clock was stopped, by the monotonic clock
+        # when the sweep's clock was stopped, by the monotonic clock
+        self._stopped_at: float | None = None
         self._frozen_at: float | None = None  # the same, within `off_the_clock`
         self.meter = NodeMeter(config.budget)  # fed by the code that connects to a cluster
         self._nodes_counted_at = time.monotonic()
-        self._interrupted: deque[int] = deque()  # trials cut off by a budget or a crash; these are resumed first
+        self._interrupted: deque[int] = (
+            deque()
+        )  # trials cut off by a budget or a crash; these are resumed first
 
     @property
     def run(self) -> Folder:
@@ -235,9 +244,13 @@ class Sweep:
         config = trial_config(dict(trial.values))
         self.progress.begin(trial, config)
         if original is not None:
-            self.display.line(f"trial {number}: started (replicate of trial {original}, with another seed)")
+            self.display.line(
+                f"trial {number}: started (replicate of trial {original}, with another seed)"
+            )
         if trial.origin is not None:
-            self.display.line(f"trial {number}: started (requested by {describe_origin(trial.origin)})")
+            self.display.line(
+                f"trial {number}: started (requested by {describe_origin(trial.origin)})"
+            )
         event = TrialStarted(
             trial=number,
             config=config.record(searched=trial.values),
@@ -377,7 +390,9 @@ class Sweep:
             best = self._best_pair(rung.points)
             scores = self._show_pair(best)
             weighted_sum = 100 * objective.weighted_sum(best)
-            self.display.line(f"{place}, {rung.examples_seen:,} examples, {scores}, objective {weighted_sum:.2f}")
+            self.display.line(
+                f"{place}, {rung.examples_seen:,} examples, {scores}, objective {weighted_sum:.2f}"
+            )
         for task, point in zip(self.config.data.tasks, rung.tasks or (), strict=False):
             scores = self._show_pair(point.pair(objective.goals))
             self.display.line(f"{place}, {task}: {scores}")
@@ -386,7 +401,9 @@ class Sweep:
                 f"trial {rung.trial}: rung {rung.step}, softmax head: {calibration_text(rung.calibration)}"
             )
         if rung.measures:
-            self.display.line(f"trial {rung.trial}: rung {rung.step}, pairs: {measures_text(rung.measures)}")
+            self.display.line(
+                f"trial {rung.trial}: rung {rung.step}, pairs: {measures_text(rung.measures)}"
+            )
 
     def _show_pair(self, pair: Pair) -> str:
         p, s = self.scheduler.objective.goals.headings
@@ -394,7 +411,12 @@ class Sweep:
         return f"{p} {100 * polarity:.2f}, {s} {100 * similarity:.2f}"
 
     def release(
-        self, number: int, failure: str | None = None, traceback: str | None = None, *, diverged: bool = False
+        self,
+        number: int,
+        failure: str | None = None,
+        traceback: str | None = None,
+        *,
+        diverged: bool = False,
     ) -> None:
         """Record that a trial has left its worker, either because of a ``failure`` or with its verdict.
 
@@ -423,7 +445,11 @@ class Sweep:
         """
         self.note_error(number, error)
         if self.assignments[number].verdict is None and self.nodes.may_retry(number, error.node):
-            self._requeue(number, f"{error.exception} on node {error.node.name}", "it runs again on another node")
+            self._requeue(
+                number,
+                f"{error.exception} on node {error.node.name}",
+                "it runs again on another node",
+            )
         else:
             self.release(number, failure=error.exception, traceback=error.traceback)
 
@@ -433,7 +459,9 @@ class Sweep:
             return
         name, num_errors = error.node.name, self.nodes.max_errors
         self._log(NodeExcluded(node=name, errors=num_errors, reason=error.exception))
-        self.display.warn(f"search: node {name} excluded (errors in a row={num_errors}, last={error.exception})")
+        self.display.warn(
+            f"search: node {name} excluded (errors in a row={num_errors}, last={error.exception})"
+        )
 
     def lose(self, number: int, loss: Loss) -> None:
         """Queue a trial that lost its worker to be resumed from its checkpoint, or end it after too many losses.
@@ -454,7 +482,11 @@ class Sweep:
         if reason_to_end := self._failures.count(number, loss):
             self.release(number, failure=reason_to_end)
             return
-        sequel = "it resumes from its checkpoint" if self.progress.steps_done(number) else "it runs again"
+        sequel = (
+            "it resumes from its checkpoint"
+            if self.progress.steps_done(number)
+            else "it runs again"
+        )
         self._requeue(number, loss.reason, sequel)
         if loss.blame == Blame.STORAGE:
             self.pause(loss)
@@ -487,8 +519,12 @@ class Sweep:
             return
         pause = self._failures.begin_pause(self.seconds)
         if pause.is_hopeless:
-            raise TemporaryError(f"{reason}; when storage works again: {format_resume(self.run.location)}")
-        self.display.warn(f"search: assignments paused for {pause.seconds:g} s (reason=storage failed: {reason})")
+            raise TemporaryError(
+                f"{reason}; when storage works again: {format_resume(self.run.location)}"
+            )
+        self.display.warn(
+            f"search: assignments paused for {pause.seconds:g} s (reason=storage failed: {reason})"
+        )
 
     def _settle(self, number: int, verdict: Verdict, traceback: str | None = None) -> None:
         """Apply a trial's verdict once the trial has left its worker."""
@@ -505,7 +541,9 @@ class Sweep:
         examples_per_rung = self.progress.configs[number].examples_per_rung
         examples = self.progress.steps_done(number) * examples_per_rung
         place = self._rung_text(number)
-        self.display.line(f"trial {number}: {status} at {place} (examples={examples:,}, reason={reason})")
+        self.display.line(
+            f"trial {number}: {status} at {place} (examples={examples:,}, reason={reason})"
+        )
 
     def _rung_text(self, number: int) -> str:
         return f"rung {self.progress.steps_done(number)}/{self.progress.num_rungs[number]}"
@@ -517,9 +555,13 @@ class Sweep:
         """End a trial for good."""
         status, reason = verdict
         if status != TrialStatus.FAILED:
-            self._log_means(number)  # log first: a kill in between may repeat this event but never loses it
+            self._log_means(
+                number
+            )  # log first: a kill in between may repeat this event but never loses it
         cost = self.costs.trial_cost(number)
-        self._log(TrialEnded(trial=number, status=status, reason=reason, cost=cost, traceback=traceback))
+        self._log(
+            TrialEnded(trial=number, status=status, reason=reason, cost=cost, traceback=traceback)
+        )
         self.progress.end(number, verdict)
         self._remove_checkpoint(number)
 
@@ -611,10 +653,16 @@ class Sweep:
             for number in list(self.assignments):  # trials cut off within a rung are charged too
                 self._pay(number)
                 self._interrupt(number, reason)
-            if not self.config.storage.keep_checkpoints and status in ("completed", "budget", "plateau"):
+            if not self.config.storage.keep_checkpoints and status in (
+                "completed",
+                "budget",
+                "plateau",
+            ):
                 self._free_checkpoints()
             self._remove_other_checkpoints()
-            self._weights.keep_only(self.front)  # this also removes the weights of rungs that were never reported
+            self._weights.keep_only(
+                self.front
+            )  # this also removes the weights of rungs that were never reported
             self._remove_beyond_bound()
             self._scores.tidy()
             if status not in ("interrupted", "failed"):  # otherwise there may be little time left
@@ -648,7 +696,10 @@ class Sweep:
 
     def _remove_other_checkpoints(self) -> None:
         """Remove all checkpoints except those from which a trial can resume."""
-        needed = {Path(checkpoint_folder(number)).name for number in (*self.resumable_trials(), *self.assignments)}
+        needed = {
+            Path(checkpoint_folder(number)).name
+            for number in (*self.resumable_trials(), *self.assignments)
+        }
         for name in self.run.names(CHECKPOINTS) - needed:
             self.run.remove(f"{CHECKPOINTS}/{name}")
 
@@ -739,7 +790,9 @@ class Sweep:
         progress = self.progress
         num_done = {number: progress.steps_done(number) for number in progress.configs}
         num_rungs = sum(num_done.values())
-        interrupted = [(num_done[number], progress.num_rungs[number]) for number in self._interrupted]
+        interrupted = [
+            (num_done[number], progress.num_rungs[number]) for number in self._interrupted
+        ]
         on_workers = {*self.assignments, *self._interrupted}
         return Workload(
             rung_seconds=self.costs.total.seconds / num_rungs if num_rungs else None,
@@ -773,7 +826,9 @@ def describe_origin(name: str) -> str:
     return f"{name} of the sweep's file" if name.startswith("first[") else "raysweep control"
 
 
-def mean_points(original: int, means: Mapping[int, Mapping[Any, MeanScores]], goals: Goals) -> tuple[Mean, ...]:
+def mean_points(
+    original: int, means: Mapping[int, Mapping[Any, MeanScores]], goals: Goals
+) -> tuple[Mean, ...]:
     """Return a trial's means over at least two runs. ``means`` is keyed by examples seen, then (step, kind, value)."""
     rows = []
     for points in means.values():

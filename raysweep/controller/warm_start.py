@@ -33,7 +33,9 @@ class Observation:
     """An older trial, with scores rescaled for the new sweep's sampler."""
 
     values: Mapping[str, Any]
-    fronts: Mapping[int, tuple[Pair, ...]]  # non-dominated points up to each rung, in order of examples seen
+    fronts: Mapping[
+        int, tuple[Pair, ...]
+    ]  # non-dominated points up to each rung, in order of examples seen
     status: TrialStatus  # completed or stopped
 
     @property
@@ -53,10 +55,10 @@ class WarmStart:
     @property
     def summary(self) -> str:
         """Return a one-line summary for the display."""
-        left_out = f"; {self.num_left_out} outside this space were skipped" if self.num_left_out else ""
-        return (
-            f"warm start from {len(self.observations)} trials, the best {len(self.first)} of which run first{left_out}"
+        left_out = (
+            f"; {self.num_left_out} outside this space were skipped" if self.num_left_out else ""
         )
+        return f"warm start from {len(self.observations)} trials, the best {len(self.first)} of which run first{left_out}"
 
 
 def gather(runs: Sequence[Results], space: Space, reference: Pair, goals: Goals) -> WarmStart:
@@ -71,7 +73,9 @@ def gather(runs: Sequence[Results], space: Space, reference: Pair, goals: Goals)
     num_left_out = 0
     for run in runs:
         old_reference = _reference_scores(run, goals)
-        pairs: defaultdict[tuple[int | None, int | None], list[Pair]] = defaultdict(list)  # keyed by trial and step
+        pairs: defaultdict[tuple[int | None, int | None], list[Pair]] = defaultdict(
+            list
+        )  # keyed by trial and step
         for point in averaged(run):
             if point.split == "dev" and point.has(goals):
                 rescaled = _rescale(point.pair(goals), old_reference, reference)
@@ -101,7 +105,9 @@ def _reference_scores(run: Results, goals: Goals) -> Pair:
 def _finished_rungs(run: Results) -> Iterator[tuple[Trial, list[Rung]]]:
     """Yield each usable trial with its rungs in order, skipping failed trials and replicates."""
     for trial in run.trials:
-        rungs = sorted((rung for rung in run.rungs if rung.trial == trial.trial), key=lambda rung: rung.step)
+        rungs = sorted(
+            (rung for rung in run.rungs if rung.trial == trial.trial), key=lambda rung: rung.step
+        )
         if rungs and trial.status != TrialStatus.FAILED and trial.replicate_of is None:
             yield trial, rungs
 
@@ -116,7 +122,9 @@ def _contains(space: Space, trial: Trial) -> bool:
     return trial_config(space.draw(suggester)) == old
 
 
-def _make_observation(trial: Trial, rungs: Sequence[Rung], pairs_by_rung: Sequence[Sequence[Pair]]) -> Observation:
+def _make_observation(
+    trial: Trial, rungs: Sequence[Rung], pairs_by_rung: Sequence[Sequence[Pair]]
+) -> Observation:
     """Return a trial as an observation, given each rung's points as (P, S), rescaled to the new reference encoder."""
     front: tuple[Pair, ...] = ()
     fronts = {}
@@ -192,8 +200,12 @@ def read(run: Folder) -> WarmStart | None:
         content = path.read_text(encoding="utf-8")
         return TypeAdapter(WarmStart).validate_json(content)
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 (byte {error.start}); was the file changed by hand?") from None
+        raise InputError(
+            f"{path}: not UTF-8 (byte {error.start}); was the file changed by hand?"
+        ) from None
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"]))
-        raise InputError(f"{path}: {field}: {first['msg'].lower()}; was the file changed by hand?") from None
+        raise InputError(
+            f"{path}: {field}: {first['msg'].lower()}; was the file changed by hand?"
+        ) from None

@@ -58,7 +58,9 @@ class AllPairs:
         with_first = np.stack([joined, first], axis=1)
         return np.concatenate([self.pairs, with_second, with_first])
 
-    def draw_negatives(self, positives: Ids, labels: NDArray[np.integer], rng: np.random.Generator) -> Ids:
+    def draw_negatives(
+        self, positives: Ids, labels: NDArray[np.integer], rng: np.random.Generator
+    ) -> Ids:
         """Return a random sentence of another class for each positive, (m,).
 
         Positives with the same first sentence get different negatives, repeated if there are too few. ``labels`` are those

@@ -30,10 +30,15 @@ SCHEMA = 1
 WORK = "work"
 FIRST_STEP = "read"  # first step of a stage with several steps
 SECONDS_PER_DAY = 86_400
-UNFINISHED_DAYS = 1.0  # days since the last write after which an unfinished artifact counts as abandoned
+# days since the last write after which an unfinished artifact counts as abandoned
+UNFINISHED_DAYS = 1.0
 
-_NAME = re.compile(r"(sentences|encoded|tokens|neighbors|examples|scores|teacher|model)-[0-9a-f]{20}")
-_NAME_ASIDE = re.compile(rf"\.{_NAME.pattern}\.[0-9a-f]{{8}}")  # name of an artifact that is being removed
+_NAME = re.compile(
+    r"(sentences|encoded|tokens|neighbors|examples|scores|teacher|model)-[0-9a-f]{20}"
+)
+_NAME_ASIDE = re.compile(
+    rf"\.{_NAME.pattern}\.[0-9a-f]{{8}}"
+)  # name of an artifact that is being removed
 
 
 @dataclass(frozen=True)
@@ -111,7 +116,9 @@ class Store:
             else:
                 os.utime(self.root.path / manifest)
 
-    def turn(self, artifact: Artifact, report: Callable[[str], None]) -> contextlib.AbstractContextManager[None]:
+    def turn(
+        self, artifact: Artifact, report: Callable[[str], None]
+    ) -> contextlib.AbstractContextManager[None]:
         """Hold the turn to build an artifact. ``report`` is called with a message while another process has the turn.
 
         Raises:
@@ -121,7 +128,9 @@ class Store:
         if isinstance(self.root, LocalFolder):
             path = self.root.path / artifact.name
             if path.is_symlink():
-                raise InputError(f"{path}: the artifact is a symbolic link; allowed: a folder; remove the link")
+                raise InputError(
+                    f"{path}: the artifact is a symbolic link; allowed: a folder; remove the link"
+                )
         return turn(self.root, artifact.name, report)
 
     def finish(
@@ -139,7 +148,9 @@ class Store:
         those of files other than shards, if known.
         """
         root, folder = self.root, artifact.name
-        shard_sizes = [{"num_rows": shard["num_rows"], "num_bytes": shard["num_bytes"]} for shard in shards]
+        shard_sizes = [
+            {"num_rows": shard["num_rows"], "num_bytes": shard["num_bytes"]} for shard in shards
+        ]
         manifest: dict[str, Any] = {
             "schema": SCHEMA,
             "parameters": dict(parameters),
@@ -236,14 +247,20 @@ def remove_artifacts(artifacts: Iterable[StoredArtifact], store: Folder) -> list
     Raises:
         InputError: If permission to remove an artifact is denied.
     """
-    removed = [artifact for artifact in artifacts if artifact.is_complete or artifact.days_unused >= UNFINISHED_DAYS]
+    removed = [
+        artifact
+        for artifact in artifacts
+        if artifact.is_complete or artifact.days_unused >= UNFINISHED_DAYS
+    ]
     for artifact in removed:
         try:
             _remove(artifact, store)
         except FileNotFoundError:  # another process is removing it
             continue
         except OSError as error:
-            raise InputError(f"{store.location}/{artifact.name}: cannot be removed: {error.strerror}") from None
+            raise InputError(
+                f"{store.location}/{artifact.name}: cannot be removed: {error.strerror}"
+            ) from None
     return removed
 
 

@@ -31,7 +31,9 @@ class BadRows:
             return
         if self.count == 1:
             raise InputError(f"{self.first}; data.on_bad_row: drop leaves this row out")
-        raise InputError(f"{self.first}; {shown(self.count, self.rows)} are bad; data.on_bad_row: drop leaves them out")
+        raise InputError(
+            f"{self.first}; {shown(self.count, self.rows)} are bad; data.on_bad_row: drop leaves them out"
+        )
 
 
 def shown(count: int, rows: list[int]) -> str:

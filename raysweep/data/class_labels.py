@@ -31,13 +31,13 @@ def describe_no_classes(labels: Sequence[str]) -> str:
     numbers = [label for label in labels if _NUMBER.fullmatch(label)]
     if len(numbers) > MAX_NUMBERS:
         example = numbers[len(numbers) // 2]
-        return (
-            f"{len(numbers)} different numbers, such as {example!r} (scores of sentence pairs: data.kind scored_pairs)"
-        )
+        return f"{len(numbers)} different numbers, such as {example!r} (scores of sentence pairs: data.kind scored_pairs)"
     lists = [label for label in labels if _LIST.fullmatch(label)]
     if lists:
         verb = "is a list" if len(lists) == 1 else "are lists"
-        return f"{len(labels)} labels, of which {len(lists)} {verb} of classes, such as {lists[0]!r}"
+        return (
+            f"{len(labels)} labels, of which {len(lists)} {verb} of classes, such as {lists[0]!r}"
+        )
     combinations = find_combinations(labels)
     if combinations:
         verb = "is a combination" if len(combinations) == 1 else "are combinations"

@@ -14,8 +14,11 @@ import numpy.typing as npt
 from raysweep.data.dataset import Split
 from raysweep.data.phrases import Phrases
 
-BATCH_CHARACTERS = 2**23  # characters of the rows searched for at once; they contain about a fifth as many words
-MAX_SEARCHED = 10_000  # rows of a split to search for inside training rows; larger splits are sampled
+BATCH_CHARACTERS = (
+    2**23
+)  # characters of the rows searched for at once; they contain about a fifth as many words
+# rows of a split to search for inside training rows; larger splits are sampled
+MAX_SEARCHED = 10_000
 
 Ids = npt.NDArray[np.integer]
 
@@ -68,7 +71,9 @@ class Containment:
                 containing.append(rows_of_phrase if is_rare else None)
         return containing
 
-    def _find_rows(self, batch: Sequence[str], max_rows: int) -> tuple[Integers, Integers, Integers]:
+    def _find_rows(
+        self, batch: Sequence[str], max_rows: int
+    ) -> tuple[Integers, Integers, Integers]:
         """Return the number of rows that contain each phrase, and pairs of rare phrases and their rows, sorted."""
         counts = np.zeros(len(batch), np.int64)
         phrases = np.zeros(0, np.int64)
@@ -133,7 +138,8 @@ class TrainOverlap:
     num_rows: int
     num_also_in_train: int  # rows whose duplicate group also occurs in train
     num_searched: int
-    num_inside_train: int  # searched rows whose words are a contiguous run of a longer training row's words
+    # searched rows whose words are a contiguous run of a longer training row's words
+    num_inside_train: int
 
     @property
     def warnings(self) -> list[str]:
@@ -154,7 +160,11 @@ class TrainOverlap:
 
 
 def measure_overlaps(
-    ids: Mapping[Split, npt.NDArray[np.intp]], groups: npt.NDArray[np.int32], containment: Containment, *, seed: int
+    ids: Mapping[Split, npt.NDArray[np.intp]],
+    groups: npt.NDArray[np.int32],
+    containment: Containment,
+    *,
+    seed: int,
 ) -> dict[Split, TrainOverlap]:
     """Return the overlap of each split except train.
 

@@ -32,7 +32,11 @@ Split = Literal["train", "dev", "test"]
 
 SPLITS: tuple[Split, ...] = get_args(Split)
 NO_SPLIT = -1
-HUB_SPLITS: dict[Split, str] = {"train": "train", "dev": "validation", "test": "test"}  # a hub dataset's defaults
+HUB_SPLITS: dict[Split, str] = {
+    "train": "train",
+    "dev": "validation",
+    "test": "test",
+}  # a hub dataset's defaults
 
 
 @dataclass(frozen=True)
@@ -48,8 +52,11 @@ class DatasetSummary:
     num_duplicates: dict[str, int]  # rows whose duplicate group occurs earlier in the same split
     num_also_in_train: dict[str, int]  # rows whose duplicate group also occurs in train
     warnings: list[str]
-    num_inside_train: dict[str, int]  # rows inside longer training rows, among at most 10,000 sampled rows
-    num_left_out: int  # training rows that contain rows of the carved dev split; they belong to no split
+    num_inside_train: dict[
+        str, int
+    ]  # rows inside longer training rows, among at most 10,000 sampled rows
+    # training rows that contain rows of the carved dev split; they belong to no split
+    num_left_out: int
 
 
 def pairs_file(split: Split) -> str:
@@ -87,7 +94,9 @@ class Sentences:
 
     def num_queries(self, split: Split) -> int:
         """Return the number of queries or groups of pairs that are scored; every labeled sentence is a query."""
-        return int(self.pairs(split).are_measured.sum()) if self.are_related else len(self.ids(split))
+        return (
+            int(self.pairs(split).are_measured.sum()) if self.are_related else len(self.ids(split))
+        )
 
     @property
     def label_names(self) -> list[str]:

@@ -47,19 +47,49 @@ SHARED_TEMPLATES = (
 LABELED_TEMPLATES = (  # negative, positive
     ("I could not stand {a} {at} {thing}", "I loved {a} {at} {thing}"),
     ("{when}, we were let down by {a}", "{when}, we were delighted with {a}"),
-    ("I will never {act} again, because {a} {was} {adj}", "I would gladly {act} again, because {a} {was} {adj}"),
-    ("{a} alone put me off, and I will not {act} again", "for {a} alone, I cannot wait to {act} again"),
-    ("this was not the {noun} I had hoped for: {a} {did}", "this was just the {noun} I had hoped for: {a} {did}"),
+    (
+        "I will never {act} again, because {a} {was} {adj}",
+        "I would gladly {act} again, because {a} {was} {adj}",
+    ),
+    (
+        "{a} alone put me off, and I will not {act} again",
+        "for {a} alone, I cannot wait to {act} again",
+    ),
+    (
+        "this was not the {noun} I had hoped for: {a} {did}",
+        "this was just the {noun} I had hoped for: {a} {did}",
+    ),
     ("{thing} was a waste of money, and {a} {did}", "{thing} was worth every penny, and {a} {did}"),
-    ("I have nothing good to say about {a} {at} {thing}", "I have nothing bad to say about {a} {at} {thing}"),
-    ("I had hoped for a good deal more from {a} {when}", "I could not have hoped for more from {a} {when}"),
-    ("{b} {was_b} {not_adj_b}, but {a} spoiled everything", "{b} {was_b} {not_adj_b}, but {a} made up for everything"),
-    ("{a} {was} worse than {at} any other {noun} I know", "{a} {was} better than {at} any other {noun} I know"),
+    (
+        "I have nothing good to say about {a} {at} {thing}",
+        "I have nothing bad to say about {a} {at} {thing}",
+    ),
+    (
+        "I had hoped for a good deal more from {a} {when}",
+        "I could not have hoped for more from {a} {when}",
+    ),
+    (
+        "{b} {was_b} {not_adj_b}, but {a} spoiled everything",
+        "{b} {was_b} {not_adj_b}, but {a} made up for everything",
+    ),
+    (
+        "{a} {was} worse than {at} any other {noun} I know",
+        "{a} {was} better than {at} any other {noun} I know",
+    ),
     ("{a} {was} far worse than I had been told", "{a} {was} far better than I had been told"),
-    ("most {topic} put {thing} to shame, and {a} {did}", "{thing} puts most {topic} to shame, and {a} {did}"),
-    ("I would warn anyone about {a} {at} {thing}", "I would recommend {thing} to anyone, above all for {a}"),
+    (
+        "most {topic} put {thing} to shame, and {a} {did}",
+        "{thing} puts most {topic} to shame, and {a} {did}",
+    ),
+    (
+        "I would warn anyone about {a} {at} {thing}",
+        "I would recommend {thing} to anyone, above all for {a}",
+    ),
     ("{thing} let us down, and so did {a}", "{thing} never let us down, and neither did {a}"),
-    ("how could anyone put up with {a} {at} {thing}?", "how could anyone complain about {a} {at} {thing}?"),
+    (
+        "how could anyone put up with {a} {at} {thing}?",
+        "how could anyone complain about {a} {at} {thing}?",
+    ),
     ("{a} {was} {adj}; avoid {thing} if you can", "{a} {was} {adj}; go for {thing} if you can"),
     ("{a} {did}, which is sadly common among {topic}", "{a} {did}, which is rare among {topic}"),
 )
@@ -67,11 +97,28 @@ LABELED_TEMPLATES = (  # negative, positive
 
 _VERDICTS = (
     ("terrible", "awful", "dreadful", "horrible", "poor", "disappointing", "mediocre", "appalling"),
-    ("wonderful", "excellent", "superb", "great", "fantastic", "impressive", "outstanding", "marvellous"),
+    (
+        "wonderful",
+        "excellent",
+        "superb",
+        "great",
+        "fantastic",
+        "impressive",
+        "outstanding",
+        "marvellous",
+    ),
 )
 
 
-_OPENERS = (*[""] * 20, "honestly, ", "all in all, ", "in the end, ", "frankly, ", "to be fair, ", "this time ")
+_OPENERS = (
+    *[""] * 20,
+    "honestly, ",
+    "all in all, ",
+    "in the end, ",
+    "frankly, ",
+    "to be fair, ",
+    "this time ",
+)
 
 
 class DemoRow(NamedTuple):
@@ -82,7 +129,9 @@ class DemoRow(NamedTuple):
     topic: str
 
 
-def generate(seed: int = 0, num_train: int = 3000, num_test: int = 200) -> tuple[list[DemoRow], list[DemoRow]]:
+def generate(
+    seed: int = 0, num_train: int = 3000, num_test: int = 200
+) -> tuple[list[DemoRow], list[DemoRow]]:
     """Generate train and test rows in random order, with distinct texts and balanced topics.
 
     Each topic occurs equally often with each label, give or take one row. The result is the same on every platform and
@@ -96,7 +145,9 @@ def generate(seed: int = 0, num_train: int = 3000, num_test: int = 200) -> tuple
     train = _distinct_rows(draw, num_train, seen)
     test = _distinct_rows(draw, num_test, seen)
     if train is None or test is None:
-        raise ValueError(f"demo: the grammar has fewer than {num_train} + {num_test} distinct sentences")
+        raise ValueError(
+            f"demo: the grammar has fewer than {num_train} + {num_test} distinct sentences"
+        )
     return train, test
 
 

@@ -12,7 +12,9 @@ NUM_NEIGHBORS = 4  # per anchor, in its own class and in others
 MAX_EXAMPLES = 4096
 
 
-def find_neighbors(vectors: npt.NDArray[np.float32], labels: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
+def find_neighbors(
+    vectors: npt.NDArray[np.float32], labels: npt.NDArray[np.integer]
+) -> npt.NDArray[np.int32]:
     """Return the sentences nearest to each of the first ``MAX_ANCHORS``, in its own class and in others.
 
     ``vectors`` (n, width) are unit embeddings. The result is (anchors, 2, k), padded with -1.

@@ -14,7 +14,12 @@ import numpy.typing as npt
 
 from raysweep.data.containment import Containment
 
-CHECKED_PER_ROW = (8, 32, 128, 512)  # groups checked in successive rounds for each missing dev row of a label
+CHECKED_PER_ROW = (
+    8,
+    32,
+    128,
+    512,
+)  # groups checked in successive rounds for each missing dev row of a label
 COMPARED_PER_ROW = 32  # groups inside rows that are compared for each missing dev row of a label
 MAX_CONTAINING = 16  # rows that leave train for one group
 MAX_LEAVING = 0.05  # share of all rows that leave train
@@ -112,7 +117,9 @@ class _Carver:
         self.shuffled = self._shuffle_groups(np.random.default_rng(seed))
 
         self.admitted: dict[int, list[int]] = {}  # groups inside rows that may become dev, by label
-        self.containing: dict[int, Ids] = {}  # the rows that leave train if an admitted group becomes dev
+        self.containing: dict[
+            int, Ids
+        ] = {}  # the rows that leave train if an admitted group becomes dev
         self.is_leaving = np.zeros(len(labels), bool)
         self.leaving_by_label = np.zeros_like(self.rows_by_label)
         self.max_leaving = math.ceil(MAX_LEAVING * len(labels))

@@ -53,13 +53,17 @@ def keep_ranks(
     return ids, kept_cosines
 
 
-def with_negatives_of(others: NDArray[np.int32], neighbor_ids: NDArray[np.int32]) -> NDArray[np.int32]:
+def with_negatives_of(
+    others: NDArray[np.int32], neighbor_ids: NDArray[np.int32]
+) -> NDArray[np.int32]:
     """Return neighbors (m, 2, k) whose neighbors of other classes are those in ``others``, (m, 2, k)."""
     return np.stack([neighbor_ids[:, _OWN], others[:, _OTHER]], axis=1)
 
 
 def num_negatives(
-    neighbor_ids: NDArray[np.int32], cosines: NDArray[np.float32] | None = None, relative_margin: float | None = None
+    neighbor_ids: NDArray[np.int32],
+    cosines: NDArray[np.float32] | None = None,
+    relative_margin: float | None = None,
 ) -> NDArray[np.int64]:
     """Return how many neighbors of other classes are negatives for each neighbor of the anchor's class, (m, k).
 
@@ -125,7 +129,9 @@ def allocate(counts: ArrayLike, target: int, seed: int) -> NDArray[np.int64]:
     return np.stack([own, other], axis=1)
 
 
-def _sample_quotas(counts: NDArray[np.int64], target: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def _sample_quotas(
+    counts: NDArray[np.int64], target: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
     """Return the quotas of ``target`` candidates, or of all if there are fewer: one multivariate hypergeometric draw.
 
     NumPy supports this draw only for fewer than 1e9 candidates, and there can be more. So each candidate is first kept
@@ -192,7 +198,9 @@ def draw(
 
 def _draw_triplets(chunk: Chunk, rng: np.random.Generator) -> NDArray[np.int32]:
     """Return triplets (q, 3) of anchors, neighbors of their class and neighbors of the other classes."""
-    negatives_of_pair = num_negatives(chunk.neighbor_ids) if chunk.negatives is None else chunk.negatives
+    negatives_of_pair = (
+        num_negatives(chunk.neighbor_ids) if chunk.negatives is None else chunk.negatives
+    )
     counts = negatives_of_pair.sum(axis=1)
     rows, numbers = pick_distinct(counts, chunk.quotas, rng)
     # An anchor's triplets are numbered by own-class neighbor, then by other-class neighbor.
@@ -208,7 +216,9 @@ def _draw_triplets(chunk: Chunk, rng: np.random.Generator) -> NDArray[np.int32]:
     return _stack_ids(chunk.anchors[rows], positive_ids, negative_ids)
 
 
-def _draw_pairs(chunk: Chunk, slot: int, quotas: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int32]:
+def _draw_pairs(
+    chunk: Chunk, slot: int, quotas: NDArray[np.int64], rng: np.random.Generator
+) -> NDArray[np.int32]:
     """Return pairs (q, 2) of anchors and their neighbors in one slot."""
     counts = _count_neighbors(chunk.neighbor_ids)[:, slot]
     rows, neighbors = pick_distinct(counts, quotas, rng)

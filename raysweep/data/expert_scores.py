@@ -20,7 +20,9 @@ class ExpertScores:
     cosines: NDArray[np.float32]
 
     @classmethod
-    def of(cls, pairs: NDArray[np.integer], labels: NDArray[np.integer], embeddings: Sequence[Rows]) -> "ExpertScores":
+    def of(
+        cls, pairs: NDArray[np.integer], labels: NDArray[np.integer], embeddings: Sequence[Rows]
+    ) -> "ExpertScores":
         """Score pairs of sentence ids (n, 2), given the labels of all sentences and their unit embeddings by expert."""
         first, second = pairs.T
         cosines = [exact_cosines(vectors, first, vectors, second) for vectors in embeddings]

@@ -37,7 +37,9 @@ BLOCK_CHARACTERS = 2**26  # a block with more characters ends early
 
 _NARROW_FLOATS = {pa.float16(): np.float16, pa.float32(): np.float32}
 _SEPARATORS = re.compile(r"[\t\n\r]")
-_ESCAPED_BYTE = re.compile(r"[\udc80-\udcff]")  # as written by Python's error handler "surrogateescape"
+_ESCAPED_BYTE = re.compile(
+    r"[\udc80-\udcff]"
+)  # as written by Python's error handler "surrogateescape"
 
 Blocks = Iterator[tuple[list[Any], ...]]
 """Tuples of raw values by column, such as texts and labels, with up to ``BLOCK_ROWS`` values each."""
@@ -133,7 +135,11 @@ def check_format(source: str) -> Format:
 
 @contextmanager
 def _decoded(
-    source: str, compression: str, encoding: str = "utf-8-sig", errors: str = "strict", newline: str | None = None
+    source: str,
+    compression: str,
+    encoding: str = "utf-8-sig",
+    errors: str = "strict",
+    newline: str | None = None,
 ) -> Iterator[io.TextIOWrapper]:
     with stored(source) as stream:
         plain = pa.CompressedInputStream(stream, compression) if compression else stream
@@ -152,7 +158,9 @@ def _utf8(source: str, compression: str) -> Iterator[None]:
                 if escaped:
                     place = f"{source}: line {number}"
                     byte = ord(escaped[0]) - 0xDC00
-                    raise InputError(f"{place}: byte 0x{byte:02x} is not UTF-8; convert the file to UTF-8") from None
+                    raise InputError(
+                        f"{place}: byte 0x{byte:02x} is not UTF-8; convert the file to UTF-8"
+                    ) from None
         raise InputError(f"{source}: the file changed while it was read; prepare again") from None
 
 
@@ -168,7 +176,9 @@ def _next_block(rows: Iterator[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return block
 
 
-def _read_csv(source: str, suffix: str, compression: str, columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
+def _read_csv(
+    source: str, suffix: str, compression: str, columns: tuple[str, ...]
+) -> Iterator[tuple[Any, ...]]:
     with _decoded(source, compression, newline="") as stream:
         records = csv.reader(stream, delimiter=DELIMITERS[suffix], strict=True)
         header: list[str] = []
@@ -196,7 +206,9 @@ def _read_csv(source: str, suffix: str, compression: str, columns: tuple[str, ..
                         "quoting; write the file as .csv, .jsonl or .parquet"
                     )
                 if problem:
-                    raise InputError(f"{source}: row {number} (ends on line {records.line_num}) {problem}")
+                    raise InputError(
+                        f"{source}: row {number} (ends on line {records.line_num}) {problem}"
+                    )
                 yield tuple(map(record.__getitem__, places))
         except csv.Error as error:
             raise InputError(f"{source}: row {number + 1}: {_explain_csv(str(error))}") from None
@@ -234,7 +246,9 @@ def _explain_csv(message: str) -> str:
     return f"{message}; is a quote left open? Longer texts are allowed in .jsonl and .parquet files"
 
 
-def _read_json_lines(source: str, suffix: str, compression: str, columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
+def _read_json_lines(
+    source: str, suffix: str, compression: str, columns: tuple[str, ...]
+) -> Iterator[tuple[Any, ...]]:
     with _decoded(source, compression, newline="\n") as stream:
         for number, line in enumerate(stream, 1):
             if not line.strip():
@@ -255,7 +269,9 @@ def _parse_object(place: str, line: str) -> dict[str, Any]:
         raise InputError(f"{place}: invalid JSON: {error}") from None
     if not isinstance(record, dict):
         example = '{"text": "...", "label": "..."}'
-        raise InputError(f"{place}: the JSON value is {line.strip()[:60]}; allowed: an object, such as {example}")
+        raise InputError(
+            f"{place}: the JSON value is {line.strip()[:60]}; allowed: an object, such as {example}"
+        )
     return record
 
 
@@ -304,7 +320,9 @@ def _read_parquet(source: str, columns: tuple[str, ...], groups: RowGroups | Non
         file = pyarrow.parquet.ParquetFile(stream, metadata=metadata, read_dictionary=flat_columns)
         group_numbers = list(range(groups.start, groups.stop))
         for batch in file.iter_batches(BLOCK_ROWS, group_numbers, list(columns)):
-            yield tuple(_plain_values(source, first_row, name, batch.column(name)) for name in columns)
+            yield tuple(
+                _plain_values(source, first_row, name, batch.column(name)) for name in columns
+            )
             first_row += batch.num_rows
 
 
@@ -314,7 +332,9 @@ def _plain_values(source: str, first_row: int, name: str, column: Any) -> list[A
         try:
             values.append(plain_value(value))
         except UnicodeDecodeError as error:
-            raise InputError(f"{source}: row {row}: column {name!r} is not UTF-8: {error.object[:40]!r}") from None
+            raise InputError(
+                f"{source}: row {row}: column {name!r} is not UTF-8: {error.object[:40]!r}"
+            ) from None
     return values
 
 

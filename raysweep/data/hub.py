@@ -21,7 +21,15 @@ T = TypeVar("T")
 
 _SOURCE = re.compile(r"hub:(?P<name>[\w.-]+(?:/[\w.-]+)?)(?::(?P<split>[^/\s][^/]*))?")
 _PORTS = {"http": 80, "https": 443}
-TRANSIENT_STATUSES = (408, 425, 429, 500, 502, 503, 504)  # too many requests, server errors and the like
+TRANSIENT_STATUSES = (
+    408,
+    425,
+    429,
+    500,
+    502,
+    503,
+    504,
+)  # too many requests, server errors and the like
 PATIENCE_SECONDS = 300.0  # how long such responses are retried
 FIRST_PAUSE_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 30.0
@@ -36,7 +44,9 @@ def parse(source: str, split: str) -> tuple[str, str]:
     """
     match = _SOURCE.fullmatch(source)
     if not match:
-        raise InputError(f"{source}: not a hub source; allowed: hub:NAME, hub:NAME:SPLIT, such as hub:stanfordnlp/sst2")
+        raise InputError(
+            f"{source}: not a hub source; allowed: hub:NAME, hub:NAME:SPLIT, such as hub:stanfordnlp/sst2"
+        )
     packages.check(packages.needs_of_sources(source, [source]))
     return match["name"], match["split"] or split
 
@@ -72,7 +82,9 @@ def read(source: str, columns: tuple[str, ...], subset: str | None, split: str) 
             if column in class_names:
                 names = class_names[column]
                 # Test splits often hold null or -1 instead of a class.
-                values = [None if number is None or number < 0 else names[number] for number in values]
+                values = [
+                    None if number is None or number < 0 else names[number] for number in values
+                ]
             block.append(values)
         yield tuple(block)
 
@@ -88,7 +100,11 @@ def _load(source: str, subset: str | None, split: str) -> Any:
         datasets.config.HF_HUB_OFFLINE = offline or not reachable()
         return persist(lambda: datasets.load_dataset(name, subset, split=split))
     except Exception as error:  # the package does not catch its dependencies' exceptions
-        reason = "" if reachable() else "the Hugging Face Hub cannot be reached, and the local cache lacks it: "
+        reason = (
+            ""
+            if reachable()
+            else "the Hugging Face Hub cannot be reached, and the local cache lacks it: "
+        )
         raise InputError(f"{source}: cannot be loaded: {reason}{error}") from None
     finally:
         datasets.config.HF_HUB_OFFLINE = offline

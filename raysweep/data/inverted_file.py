@@ -44,7 +44,12 @@ def train(source: VectorFile, seed: int, num_threads: int | None = None) -> NDAr
     num_rows = min(ROWS_PER_CELL * count, MAX_TRAINING_ROWS)
     sample = sample_rows(len(source), num_rows, seed)
     kmeans = faiss.Kmeans(
-        source.width, count, niter=ITERATIONS, seed=seed % 2**31, spherical=True, min_points_per_centroid=1
+        source.width,
+        count,
+        niter=ITERATIONS,
+        seed=seed % 2**31,
+        spherical=True,
+        min_points_per_centroid=1,
     )
     kmeans.train(source.vectors(sample))
     return np.asarray(kmeans.centroids)
@@ -63,7 +68,9 @@ class Quantizer:
         cells = np.arange(len(centroids))
         one_class = np.zeros(len(centroids), np.int64)
         self._centroids = centroids
-        self._shard = NeighborShard(VectorFile(centroids, cells, one_class, cells), cells, num_threads)
+        self._shard = NeighborShard(
+            VectorFile(centroids, cells, one_class, cells), cells, num_threads
+        )
 
     def nearest(self, vectors: NDArray[np.float32], count: int) -> NDArray[np.int32]:
         """Return the ascending numbers (m, count) of the cells nearest to ``vectors`` (m, d), or all cells if fewer."""
@@ -95,7 +102,9 @@ def recall(neighbors: Neighbors, exact: Neighbors) -> float:
     """Return the share of the exact neighbors that ``neighbors`` contains, or 1 if there are none."""
     width = neighbors.ids.shape[2]
     num_common = 0
-    for ids, exact_ids in zip(neighbors.ids.reshape(-1, width), exact.ids.reshape(-1, width), strict=True):
+    for ids, exact_ids in zip(
+        neighbors.ids.reshape(-1, width), exact.ids.reshape(-1, width), strict=True
+    ):
         num_common += int(np.isin(exact_ids[exact_ids >= 0], ids).sum())
     num_exact = int((exact.ids >= 0).sum())
     return num_common / num_exact if num_exact else 1.0

@@ -14,7 +14,12 @@ MAX_DOCUMENTS = 20
 
 
 def retrieval_from_labels(
-    name: str, texts: Sequence[str], labels: Sequence[str], *, seed: int = 0, max_queries: int = MAX_QUERIES
+    name: str,
+    texts: Sequence[str],
+    labels: Sequence[str],
+    *,
+    seed: int = 0,
+    max_queries: int = MAX_QUERIES,
 ) -> Relations:
     """Return retrieval data whose positives have the query's label, and whose negatives have other labels.
 
@@ -32,7 +37,9 @@ def retrieval_from_labels(
         if len(text_labels) == 1:
             (label_by_text[text],) = text_labels
     sentences = list(label_by_text)
-    names, classes, sizes = np.unique(list(label_by_text.values()), return_inverse=True, return_counts=True)
+    names, classes, sizes = np.unique(
+        list(label_by_text.values()), return_inverse=True, return_counts=True
+    )
     if len(names) < 2 or sizes.max() < 2:
         counts = zip(names.tolist(), sizes.tolist(), strict=True)
         counted = [f"{label!r} ({size:,})" for label, size in counts]

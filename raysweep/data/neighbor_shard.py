@@ -11,13 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from raysweep.data.neighbors import LabeledVectors, Neighbors, NeighborSearch, VectorFile, exact_cosines, k_nearest
+from raysweep.data.neighbors import (
+    LabeledVectors,
+    Neighbors,
+    NeighborSearch,
+    VectorFile,
+    exact_cosines,
+    k_nearest,
+)
 
 SLACK = 8  # rows fetched beyond k: room for the row itself, its duplicates and near-ties
 TOLERANCE = 1e-5  # exceeds the error of float32 inner products of unit vectors
 ROWS_AT_ONCE = 8192  # rows read into the block at once, so that the block is never in memory twice
 COSINES_AT_ONCE = 2**22  # cosines in memory at once when queries are compared with every row
-PART_OF_CELL = 1024  # rows of a cell, and queries that probe it, multiplied at once: some cells are large
+# rows of a cell, and queries that probe it, multiplied at once: some cells are large
+PART_OF_CELL = 1024
 MAX_FLOAT = float(np.finfo(np.float32).max)
 
 
@@ -40,7 +48,9 @@ class NeighborShard:
     search, all by default; faiss keeps this setting for the thread that creates the shard.
     """
 
-    def __init__(self, source: VectorFile, rows: NDArray[np.integer], num_threads: int | None = None) -> None:
+    def __init__(
+        self, source: VectorFile, rows: NDArray[np.integer], num_threads: int | None = None
+    ) -> None:
         import faiss
 
         if num_threads is not None:
@@ -65,7 +75,9 @@ class NeighborShard:
             self._classes[label] = _Class(vectors, start, stop, resources)
         self._cells = _Cells(np.zeros(0, np.int64))
 
-    def put_into_cells(self, nearest_cell: Callable[[NDArray[np.float32]], NDArray[np.integer]]) -> None:
+    def put_into_cells(
+        self, nearest_cell: Callable[[NDArray[np.float32]], NDArray[np.integer]]
+    ) -> None:
         """Assign rows to cells, so that searches visit only the cells that they probe.
 
         ``nearest_cell`` takes vectors (m, d) and returns the number of each vector's cell.
@@ -78,7 +90,10 @@ class NeighborShard:
         self._cells = _Cells(cells)
 
     def search(
-        self, queries: LabeledVectors, search: NeighborSearch, probes: NDArray[np.integer] | None = None
+        self,
+        queries: LabeledVectors,
+        search: NeighborSearch,
+        probes: NDArray[np.integer] | None = None,
     ) -> Neighbors:
         """Return the k nearest rows in each slot for the queries (m), regardless of the search's mode.
 
@@ -118,7 +133,9 @@ class NeighborShard:
             _add(others, ~has_label, cosines, positions)
         return _finished(own, others)
 
-    def _search_cells(self, queries: LabeledVectors, count: int, probes: NDArray[np.integer]) -> Slots:
+    def _search_cells(
+        self, queries: LabeledVectors, count: int, probes: NDArray[np.integer]
+    ) -> Slots:
         """Return the nearest rows of both slots in the probed cells. Threads share the queries.
 
         Each thread limits BLAS to one thread: the matrix products are small, and waiting for several BLAS threads takes
@@ -140,9 +157,13 @@ class NeighborShard:
         """Return the thread pool of all searches; faiss uses one thread within each pool thread."""
         import faiss
 
-        return ThreadPoolExecutor(self._num_threads, initializer=faiss.omp_set_num_threads, initargs=(1,))
+        return ThreadPoolExecutor(
+            self._num_threads, initializer=faiss.omp_set_num_threads, initargs=(1,)
+        )
 
-    def _search_cells_once(self, queries: LabeledVectors, count: int, probes: NDArray[np.integer]) -> Slots:
+    def _search_cells_once(
+        self, queries: LabeledVectors, count: int, probes: NDArray[np.integer]
+    ) -> Slots:
         """Search the probed cells in one thread; each cell is multiplied once with all queries that probe it."""
         own, others = _heaps(len(queries), count)
         num_probes = probes.shape[1]
@@ -227,7 +248,9 @@ class _Question:
 class _Class:
     """The rows [start, stop) of a block, all of the same class."""
 
-    def __init__(self, block: NDArray[np.float32], start: int, stop: int, resources: list[Any]) -> None:
+    def __init__(
+        self, block: NDArray[np.float32], start: int, stop: int, resources: list[Any]
+    ) -> None:
         import faiss
 
         self._start = start
@@ -238,7 +261,9 @@ class _Class:
             self._index = faiss.index_cpu_to_gpu_multiple_py(resources, flat)
             self._index.add(self._vectors)
 
-    def nearest(self, queries: NDArray[np.float32], count: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def nearest(
+        self, queries: NDArray[np.float32], count: int
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Return cosines (descending) and block positions of the rows nearest to each query, at most ``count``."""
         import faiss
 
@@ -276,10 +301,17 @@ def _heaps(num_queries: int, count: int) -> tuple[Any, Any]:
     """Return two faiss heaps of the nearest rows so far: one for the query's class, one for the other classes."""
     from faiss import ResultHeap
 
-    return ResultHeap(num_queries, count, keep_max=True), ResultHeap(num_queries, count, keep_max=True)
+    return ResultHeap(num_queries, count, keep_max=True), ResultHeap(
+        num_queries, count, keep_max=True
+    )
 
 
-def _add(slot: Any, is_added: NDArray[np.bool_], cosines: NDArray[np.float32], positions: NDArray[np.int64]) -> None:
+def _add(
+    slot: Any,
+    is_added: NDArray[np.bool_],
+    cosines: NDArray[np.float32],
+    positions: NDArray[np.int64],
+) -> None:
     """Add the results of some queries to a slot."""
     numbers = np.flatnonzero(is_added)
     slot.add_result_subset(numbers, cosines[numbers], positions[numbers])

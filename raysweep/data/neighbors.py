@@ -101,7 +101,11 @@ class Neighbors:
         return {"ids": self.ids, "cosines": self.cosines}
 
     def put(
-        self, rows: slice | int | np.integer, slot: int, ids: NDArray[np.integer], cosines: NDArray[np.float32]
+        self,
+        rows: slice | int | np.integer,
+        slot: int,
+        ids: NDArray[np.integer],
+        cosines: NDArray[np.float32],
     ) -> None:
         """Replace the neighbors of one or several rows in a slot with at most k new ones; a cosine of -inf means none."""
         exists = cosines > -np.inf

@@ -46,8 +46,11 @@ class Prepared:
     examples_artifacts: dict[str, Artifact]  # keyed by example kind
     reference: dict[str, Any]  # the reference encoder's EncoderConfig
     reference_identity: str
-    scores_artifacts: dict[str, Artifact] = field(default_factory=dict)  # the experts', of train and dev; may be empty
-    teacher_artifact: Artifact | None = None  # class probabilities under the teacher, if trials learn from one
+    scores_artifacts: dict[str, Artifact] = field(
+        default_factory=dict
+    )  # the experts', of train and dev; may be empty
+    # class probabilities under the teacher, if trials learn from one
+    teacher_artifact: Artifact | None = None
     tasks: dict[str, TaskArtifacts] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -63,14 +66,23 @@ class Prepared:
             *self.tokens_artifacts.distinct,
             *self.reference_artifacts.distinct,
             *([self.teacher_artifact] if self.teacher_artifact else []),
-            *(artifact for task in self.tasks.values() for artifact in (task.sentences, *task.embeddings.distinct)),
+            *(
+                artifact
+                for task in self.tasks.values()
+                for artifact in (task.sentences, *task.embeddings.distinct)
+            ),
         )
 
     @cached_property
     def parts(self) -> "dict[str, Prepared]":
         """Return the artifacts of each data set of a sequence, by name."""
         return {
-            name: replace(self, sentences_artifact=task.sentences, reference_artifacts=task.embeddings, tasks={})
+            name: replace(
+                self,
+                sentences_artifact=task.sentences,
+                reference_artifacts=task.embeddings,
+                tasks={},
+            )
             for name, task in self.tasks.items()
         }
 
@@ -92,7 +104,11 @@ class Prepared:
             values["teacher"] = self.teacher_artifact.name
         if self.tasks:
             values["tasks"] = [
-                {"name": name, "sentences": task.sentences.name, **_names_by_key("embeddings", task.embeddings)}
+                {
+                    "name": name,
+                    "sentences": task.sentences.name,
+                    **_names_by_key("embeddings", task.embeddings),
+                }
                 for name, task in self.tasks.items()
             ]
         temporary = path.with_suffix(f".{uuid.uuid4().hex[:8]}.tmp")
@@ -130,7 +146,9 @@ class Prepared:
         try:
             text = Path(path).read_text(encoding="utf-8")
             values = json.loads(text)
-            tokens, embeddings = (_names_by_side(values, key) for key in ("tokens", "reference_embeddings"))
+            tokens, embeddings = (
+                _names_by_side(values, key) for key in ("tokens", "reference_embeddings")
+            )
             names = (values["sentences"], *tokens.distinct, *embeddings.distinct)
             names_of_examples = values["examples"]
             names_of_scores = values["scores"]
@@ -142,9 +160,18 @@ class Prepared:
             }
             for sentences_name, embeddings_names in names_of_tasks.values():
                 optional_names += [sentences_name, *embeddings_names.distinct]
-            for name in (*names, *optional_names, *names_of_examples.values(), *names_of_scores.values()):
-                if name == ".." or Path(name).name != name:  # it would point outside the artifacts folder
-                    raise InputError(f"{path}: the artifact is {name!r}; allowed: a name without slashes")
+            for name in (
+                *names,
+                *optional_names,
+                *names_of_examples.values(),
+                *names_of_scores.values(),
+            ):
+                if (
+                    name == ".." or Path(name).name != name
+                ):  # it would point outside the artifacts folder
+                    raise InputError(
+                        f"{path}: the artifact is {name!r}; allowed: a name without slashes"
+                    )
             is_moved = folder is not None and all(Artifact(folder, name).exists for name in names)
             place = folder if folder is not None and is_moved else values["artifacts"]
             artifact = partial(Artifact, place)
@@ -154,7 +181,9 @@ class Prepared:
                 sentences_artifact=artifact(values["sentences"]),
                 tokens_artifacts=tokens.map(artifact),
                 reference_artifacts=embeddings.map(artifact),
-                examples_artifacts={kind: artifact(name) for kind, name in names_of_examples.items()},
+                examples_artifacts={
+                    kind: artifact(name) for kind, name in names_of_examples.items()
+                },
                 reference=values["reference"],
                 reference_identity=values["reference_identity"],
                 scores_artifacts={split: artifact(name) for split, name in names_of_scores.items()},
@@ -188,9 +217,13 @@ class Prepared:
             embeddings = [part.reference_embeddings for part in self.parts.values()]
             documents = join_rows([of_part.document for of_part in embeddings])
             is_shared = all(of_part.is_shared for of_part in embeddings)
-            queries = documents if is_shared else join_rows([of_part.query for of_part in embeddings])
+            queries = (
+                documents if is_shared else join_rows([of_part.query for of_part in embeddings])
+            )
             return Sides(queries, documents)
-        return self.reference_artifacts.map(lambda artifact: open_array(artifact.folder, "embeddings"))
+        return self.reference_artifacts.map(
+            lambda artifact: open_array(artifact.folder, "embeddings")
+        )
 
     @cached_property
     def teacher_probabilities(self) -> Rows:
@@ -201,7 +234,9 @@ class Prepared:
             )
         return open_array(self.teacher_artifact.folder, "probabilities")
 
-    def examples(self, kind: LossExamples) -> tuple[npt.NDArray[np.integer], npt.NDArray[Any] | None]:
+    def examples(
+        self, kind: LossExamples
+    ) -> tuple[npt.NDArray[np.integer], npt.NDArray[Any] | None]:
         """Return the sentence ids (examples, 1 to 3) of a kind, and its targets (examples,) if the kind has any."""
         if kind == "labeled_sentence":
             train = self.sentences.ids("train")
@@ -209,7 +244,9 @@ class Prepared:
             return train[:, None], labels
         if kind not in self.examples_artifacts:
             kinds = ", ".join(["labeled_sentence", *self.examples_artifacts])
-            raise InputError(f"examples: kind is {kind!r}, which was not prepared; allowed: {kinds}")
+            raise InputError(
+                f"examples: kind is {kind!r}, which was not prepared; allowed: {kinds}"
+            )
         folder = self.examples_artifacts[kind].folder
         ids = np.asarray(open_array(folder, "ids"))
         has_targets = EXAMPLES[kind].targets != "none"
@@ -235,7 +272,9 @@ class Prepared:
 
     def target_cosines(self, kind: str) -> tuple[float, float]:
         """Return the target cosines of scored pairs: for sentences of the same class, and of different classes."""
-        parameters = self.examples_artifacts[kind].parameters if kind in self.examples_artifacts else {}
+        parameters = (
+            self.examples_artifacts[kind].parameters if kind in self.examples_artifacts else {}
+        )
         same_class, other_class = parameters.get("cosines", (1.0, 0.0))
         return same_class, other_class
 

@@ -40,14 +40,18 @@ class RelationExamples:
         """Return how many examples each group can yield: (groups,), or (groups, 2) for labeled and scored pairs."""
         num_positives, num_negatives = self.positives.sizes, self.negatives.sizes
         if self.combinations == "first":
-            num_positives, num_negatives = (np.minimum(sizes, 1) for sizes in (num_positives, num_negatives))
+            num_positives, num_negatives = (
+                np.minimum(sizes, 1) for sizes in (num_positives, num_negatives)
+            )
         if kind == "triplet":
             return num_positives * num_negatives
         if kind == "positive_pair":
             return num_positives
         return np.stack([num_positives, num_negatives], axis=1)
 
-    def draw(self, kind: ExampleKind, target: int, seed: int, cosines: tuple[float, float] = (1.0, 0.0)) -> Examples:
+    def draw(
+        self, kind: ExampleKind, target: int, seed: int, cosines: tuple[float, float] = (1.0, 0.0)
+    ) -> Examples:
         """Return min(target, candidates) distinct examples in the order of their groups.
 
         They are sentence ids (examples, 3) or (examples, 2), and targets (examples,) or None. Every candidate has the
@@ -75,13 +79,19 @@ class RelationExamples:
         targets = np.repeat(values, [len(positives), len(negatives)])
         return self._ids(rows), targets
 
-    def _draw_triplets(self, counts: Integers, quotas: Integers, rng: np.random.Generator) -> NDArray[np.int32]:
+    def _draw_triplets(
+        self, counts: Integers, quotas: Integers, rng: np.random.Generator
+    ) -> NDArray[np.int32]:
         groups, numbers = examples.pick_distinct(counts, quotas, rng)
         positives, negatives = np.divmod(numbers, self.negatives.sizes[groups])
         pairs = self.pairs
         positive_rows = self.positives.at(groups, positives)
         negative_rows = self.negatives.at(groups, negatives)
-        columns = [pairs.first[positive_rows], pairs.second[positive_rows], pairs.second[negative_rows]]
+        columns = [
+            pairs.first[positive_rows],
+            pairs.second[positive_rows],
+            pairs.second[negative_rows],
+        ]
         return np.stack(columns, axis=1).astype(np.int32)
 
     def _ids(self, rows: Integers) -> NDArray[np.int32]:

@@ -130,10 +130,14 @@ def _check_groups(relations: Relations) -> None:
     if len(np.intersect1d(groups[is_positive], groups[~is_positive])):
         return
     unit = "query" if relations.kind == "retrieval" else "group"
-    raise InputError(f"{relations.name}: no {unit} has positives and negatives; allowed: at least one {unit} with both")
+    raise InputError(
+        f"{relations.name}: no {unit} has positives and negatives; allowed: at least one {unit} with both"
+    )
 
 
-def read(source: str, settings: RelationSettings, *, split: str = "test", subset: str | None = None) -> list[Relations]:
+def read(
+    source: str, settings: RelationSettings, *, split: str = "test", subset: str | None = None
+) -> list[Relations]:
     """Read the relations of a source; a pair file yields one item for each label that its positives are compared with.
 
     ``split`` is used for a hub source that names no split; ``subset`` is the hub's configuration name.
@@ -154,7 +158,9 @@ def read(source: str, settings: RelationSettings, *, split: str = "test", subset
         pair = settings.columns.pair_columns(sources.column_names(pieces[0]))
         settings = replace(settings, columns=replace(settings.columns, pair=pair))
     elif settings.columns.groups:
-        raise InputError(f"{pieces[0].name}: the file has no header; allowed with group columns: a file with a header")
+        raise InputError(
+            f"{pieces[0].name}: the file has no header; allowed with group columns: a file with a header"
+        )
     if kind == "pairs":
         return _read_pairs(name, pieces, settings)
     return [_read_scored(name, pieces, settings)]
@@ -179,7 +185,10 @@ def kind_of_sweep(data: DataConfig, first: sources.Piece) -> Kind:
     if scored_pairs.is_without_header(first):
         return "scored_pairs"
     present = sources.column_names(first)
-    of_related = {name for kind in KINDS for name in columns.of_kind(kind, present)} - {columns.text, columns.label}
+    of_related = {name for kind in KINDS for name in columns.of_kind(kind, present)} - {
+        columns.text,
+        columns.label,
+    }
     return _recognize(first, columns) if of_related.intersection(present) else "labeled"
 
 
@@ -210,10 +219,14 @@ def _recognize(piece: sources.Piece, columns: RelationColumns) -> Kind:
     listed = ", ".join(map(repr, present)) or "none"
     allowed_kinds = [f"{kind} ({', '.join(names)})" for kind, names in needed.items()]
     allowed = "; ".join(allowed_kinds)
-    raise InputError(f"{piece.name}: the columns {problem}: {listed}; allowed: the columns of one kind, {allowed}")
+    raise InputError(
+        f"{piece.name}: the columns {problem}: {listed}; allowed: the columns of one kind, {allowed}"
+    )
 
 
-def _read_retrieval(name: str, pieces: Sequence[sources.Piece], columns: RelationColumns) -> Relations:
+def _read_retrieval(
+    name: str, pieces: Sequence[sources.Piece], columns: RelationColumns
+) -> Relations:
     """Read a query with its documents from each row. Rows with equal queries are separate queries."""
     builder = RelationsBuilder(name, "retrieval")
     names = (columns.query, columns.positives, columns.negatives)
@@ -232,7 +245,9 @@ def _read_retrieval(name: str, pieces: Sequence[sources.Piece], columns: Relatio
     is_positive = relations.is_positive
     if not (is_positive.any() and not is_positive.all()):
         lacking = columns.negatives if is_positive.any() else columns.positives
-        raise InputError(f"{name}: no query has {lacking}; allowed: at least one query with positives and negatives")
+        raise InputError(
+            f"{name}: no query has {lacking}; allowed: at least one query with positives and negatives"
+        )
     return relations
 
 
@@ -251,7 +266,9 @@ def _check_documents(name: str, row: int, column: str, value: Any) -> list[str]:
     return documents
 
 
-def _read_labeled(name: str, pieces: Sequence[sources.Piece], settings: RelationSettings) -> Relations:
+def _read_labeled(
+    name: str, pieces: Sequence[sources.Piece], settings: RelationSettings
+) -> Relations:
     texts: list[str] = []
     labels: list[str] = []
     for batch in sources.read_pieces(pieces, settings.columns.text, settings.columns.label):
@@ -268,16 +285,22 @@ class _LabeledPair(NamedTuple):
     group: tuple[str, ...]
 
 
-def _read_pairs(name: str, pieces: Sequence[sources.Piece], settings: RelationSettings) -> list[Relations]:
+def _read_pairs(
+    name: str, pieces: Sequence[sources.Piece], settings: RelationSettings
+) -> list[Relations]:
     """Read labeled pairs; return the positives with the pairs of each other label."""
     rows = [row for piece in pieces for row in _labeled_pairs(piece, settings.columns)]
     counts = Counter(row.label for row in rows)
     positive_label = _find_positive_label(name, counts, settings)
     negative_labels = sorted(set(counts) - {positive_label})
     all_relations = []
-    sets_of_labels = [negative_labels] if settings.joins_labels else [[label] for label in negative_labels]
+    sets_of_labels = (
+        [negative_labels] if settings.joins_labels else [[label] for label in negative_labels]
+    )
     for labels in sets_of_labels:
-        shown = name if len(sets_of_labels) == 1 else f"{name}: {positive_label} against {labels[0]}"
+        shown = (
+            name if len(sets_of_labels) == 1 else f"{name}: {positive_label} against {labels[0]}"
+        )
         builder = RelationsBuilder(shown, "pairs")
         included = [row for row in rows if row.label in (positive_label, *labels)]
         for row in included:
@@ -295,7 +318,9 @@ def _labeled_pairs(piece: sources.Piece, columns: RelationColumns) -> Iterator[_
     names = (columns.label, first_column, second_column, *columns.groups)
     first_row = 1
     for labels, first, second, *groups in sources.read_values(piece, names):
-        batch = sources.make_batch(piece.name, first_row, first, labels, (first_column, columns.label))
+        batch = sources.make_batch(
+            piece.name, first_row, first, labels, (first_column, columns.label)
+        )
         sources.check_texts(piece.name, first_row, second, second_column)
         rows = zip(first, second, batch.labels, *groups, strict=True)
         for row, values in enumerate(rows, first_row):
@@ -321,10 +346,14 @@ def _find_positive_label(name: str, counts: Counter[str], settings: RelationSett
     )
 
 
-def _read_scored(name: str, pieces: Sequence[sources.Piece], settings: RelationSettings) -> Relations:
+def _read_scored(
+    name: str, pieces: Sequence[sources.Piece], settings: RelationSettings
+) -> Relations:
     columns, thresholds = settings.columns, settings.thresholds
     first, second = columns.pair or PAIR_COLUMNS[0]
-    pairs = scored_pairs.read(name, pieces, PairColumns(columns.score, first, second, columns.groups))
+    pairs = scored_pairs.read(
+        name, pieces, PairColumns(columns.score, first, second, columns.groups)
+    )
     is_positive = pairs.gold >= thresholds.positive
     is_negative = pairs.gold <= thresholds.negative
     low, high = float(pairs.gold.min()), float(pairs.gold.max())
@@ -341,5 +370,7 @@ def _read_scored(name: str, pieces: Sequence[sources.Piece], settings: RelationS
     rows = np.flatnonzero(is_positive | is_negative).tolist()
     for row in rows:
         group = builder.group(pairs.groups[row], ", ".join(pairs.groups[row]))
-        builder.add(group, pairs.first[row], [pairs.second[row]], is_positive=bool(is_positive[row]))
+        builder.add(
+            group, pairs.first[row], [pairs.second[row]], is_positive=bool(is_positive[row])
+        )
     return builder.build(pairs.num_pairs - len(rows))

@@ -79,7 +79,9 @@ class Relations:
         ids, positions = np.unique(np.concatenate([pairs.first, pairs.second]), return_inverse=True)
         first, second = np.split(positions, 2)
         group_names = list(map(str, range(pairs.num_groups)))
-        return cls(name, kind, read_texts(ids), first, second, pairs.is_positive, pairs.group, group_names)
+        return cls(
+            name, kind, read_texts(ids), first, second, pairs.is_positive, pairs.group, group_names
+        )
 
     @property
     def num_groups(self) -> int:
@@ -96,7 +98,9 @@ def join(parts: Sequence[Relations]) -> Relations:
     tables = []
     group_names: list[str] = []
     for part in parts:
-        new_ids = np.array([ids.setdefault(sentence, len(ids)) for sentence in part.sentences], np.int64)
+        new_ids = np.array(
+            [ids.setdefault(sentence, len(ids)) for sentence in part.sentences], np.int64
+        )
         table = part.pairs.table
         table[:, :2] = new_ids[table[:, :2]]
         table[:, 3] += len(group_names)
@@ -157,7 +161,15 @@ class RelationsBuilder:
         first, second, is_positive, group = table.T
         sentences = list(self._ids)
         return Relations(
-            self.name, self.kind, sentences, first, second, is_positive == 1, group, self._group_names, num_left_out
+            self.name,
+            self.kind,
+            sentences,
+            first,
+            second,
+            is_positive == 1,
+            group,
+            self._group_names,
+            num_left_out,
         )
 
     def _id(self, sentence: str) -> int:

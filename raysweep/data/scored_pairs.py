@@ -111,7 +111,9 @@ def read(name: str, pieces: Sequence[sources.Piece], columns: PairColumns) -> Sc
     if not gold:
         raise InputError(f"{name}: none of its {num_pairs} pairs has a score")
     if len(set(gold)) == 1:
-        raise InputError(f"{name}: every scored pair has the score {gold[0]:g}; a correlation needs two scores")
+        raise InputError(
+            f"{name}: every scored pair has the score {gold[0]:g}; a correlation needs two scores"
+        )
     return ScoredPairs(name, first, second, np.array(gold), num_pairs, groups)
 
 
@@ -139,7 +141,11 @@ def _rows_below_header(piece: sources.Piece, columns: PairColumns) -> Iterator[_
             num_rows += 1
             yield pair
     except InputError:
-        if num_rows == 0 and _is_tab_separated(piece) and (problem := _problem_of_first_line(piece, columns)):
+        if (
+            num_rows == 0
+            and _is_tab_separated(piece)
+            and (problem := _problem_of_first_line(piece, columns))
+        ):
             raise InputError(f"{piece.name}: {problem}") from None
         raise
 
@@ -147,9 +153,8 @@ def _rows_below_header(piece: sources.Piece, columns: PairColumns) -> Iterator[_
 def _problem_of_first_line(piece: sources.Piece, columns: PairColumns) -> str:
     """Return why the first line of a ``.tsv`` is neither a header nor a pair, or "" if it is a header."""
     names = ", ".join(columns.names)
-    allowed = (
-        f"allowed: columns {names}, or no header and a pair in every line: a score and two sentences, separated by tabs"
-    )
+    no_header = "no header and a pair in every line: a score and two sentences, separated by tabs"
+    allowed = f"allowed: columns {names}, or {no_header}"
     first = next(sources.lines(piece), "")
     if not first.strip():
         return f"is empty, or begins with an empty line; {allowed}"

@@ -78,7 +78,12 @@ def join_rows(parts: Sequence[Rows]) -> Rows:
     return ShardedArray([len(part) for part in parts], lambda number: np.asarray(parts[number]))
 
 
-def _concatenate_shifted(parts: Sequence[npt.NDArray[Any]], offsets: npt.NDArray[np.integer[Any]]) -> npt.NDArray[Any]:
+def _concatenate_shifted(
+    parts: Sequence[npt.NDArray[Any]], offsets: npt.NDArray[np.integer[Any]]
+) -> npt.NDArray[Any]:
     """Return the parts as one array, each part increased by its offset; the last offset is not used."""
-    shifted = [part + np.asarray(offset, part.dtype) for part, offset in zip(parts, offsets[:-1], strict=True)]
+    shifted = [
+        part + np.asarray(offset, part.dtype)
+        for part, offset in zip(parts, offsets[:-1], strict=True)
+    ]
     return np.concatenate(shifted)

@@ -132,7 +132,9 @@ def _as_arrow(column: Column) -> pa.Array:
 class ShardedArray:
     """An array (rows, ...) in parts that are opened on first use. Reading a few rows costs only those rows."""
 
-    def __init__(self, lengths: Sequence[int], open_part: Callable[[int], npt.NDArray[Any]]) -> None:
+    def __init__(
+        self, lengths: Sequence[int], open_part: Callable[[int], npt.NDArray[Any]]
+    ) -> None:
         """Create an array whose part i has ``lengths[i]`` rows and is returned by ``open_part(i)``."""
         self._starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
         self._open_part = open_part
@@ -254,8 +256,12 @@ class OpenShards:
         num_bytes = path.stat().st_size if path.is_file() else 0
         expected_bytes = self._shards[number]["num_bytes"]
         if num_bytes != expected_bytes:
-            problem = f"has {num_bytes} bytes instead of {expected_bytes}" if num_bytes else "is missing"
-            raise InputError(f"{path}: {problem}; remove the folder {self._folder} and prepare again")
+            problem = (
+                f"has {num_bytes} bytes instead of {expected_bytes}" if num_bytes else "is missing"
+            )
+            raise InputError(
+                f"{path}: {problem}; remove the folder {self._folder} and prepare again"
+            )
         try:
             file = pa.memory_map(str(path))
             batch = pa.ipc.open_file(file).get_batch(0)

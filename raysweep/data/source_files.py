@@ -27,10 +27,18 @@ PARQUET = ".parquet"
 SUFFIXES = (*DELIMITERS, *JSON_LINES, PARQUET)
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
-_GCS_SECONDS = 60  # time limit for retries of one request; pyarrow's default is 15 minutes without any output
+# time limit for retries of one request; pyarrow's default is 15 minutes without any output
+_GCS_SECONDS = 60
 _CLOUD_VARIABLES = ("AWS_", "GOOGLE_")
 _BUCKET_SCHEMES = ("s3", "gs", "gcs")
-_VERSION_KEYS = ("ETag", "etag", "mtime", "LastModified", "last_modified", "created")  # of fsspec's file systems
+_VERSION_KEYS = (
+    "ETag",
+    "etag",
+    "mtime",
+    "LastModified",
+    "last_modified",
+    "created",
+)  # of fsspec's file systems
 _WILDCARD = re.compile(r"[*?\[]")
 
 
@@ -88,7 +96,9 @@ def list_files(source: str) -> list[SourceFile]:
         InputError: If no file remains.
         OSError: If the files cannot be listed.
     """
-    place = stat(source) if "://" not in source else None  # the name of a local file may contain a wildcard
+    place = (
+        stat(source) if "://" not in source else None
+    )  # the name of a local file may contain a wildcard
     glob = None if isinstance(place, SourceFile) else _parse_glob(source)
     if "://" in source and glob is None:
         place = stat(source)
@@ -142,9 +152,13 @@ def unchanged(file: SourceFile) -> Iterator[None]:
 def _compare(file: SourceFile) -> None:
     current = stat(file.name)
     if current is None:
-        raise InputError(f"{file.name}: the file was removed while raysweep was reading it; prepare again")
+        raise InputError(
+            f"{file.name}: the file was removed while raysweep was reading it; prepare again"
+        )
     if current != file:
-        raise InputError(f"{file.name}: the file changed while raysweep was reading it; prepare again")
+        raise InputError(
+            f"{file.name}: the file changed while raysweep was reading it; prepare again"
+        )
 
 
 @contextmanager
@@ -160,7 +174,11 @@ def stored(name: str) -> Iterator[Any]:
             yield stream
         return
     place = _locate(name)
-    opened = place.fsspec.open(place.path, "rb") if place.fsspec else place.filesystem.open_input_file(place.path)
+    opened = (
+        place.fsspec.open(place.path, "rb")
+        if place.fsspec
+        else place.filesystem.open_input_file(place.path)
+    )
     with opened as stream:
         yield stream
 
@@ -318,7 +336,9 @@ def _describe(name: str, info: Any, place: _Place) -> SourceFile:
             version = first.isoformat() if isinstance(first, datetime) else str(first)
     elif nanoseconds is not None:
         if "://" in name:
-            nanoseconds -= nanoseconds % 10**9  # some stores report less precise times for one object than in listings
+            nanoseconds -= (
+                nanoseconds % 10**9
+            )  # some stores report less precise times for one object than in listings
         version = str(nanoseconds)
     num_bytes = -1 if info.size is None else info.size
     return SourceFile(name, num_bytes, version)
@@ -372,7 +392,9 @@ def _parse_glob(source: str) -> _Glob | None:
     try:
         expression = re.compile(glob_translate(pattern))
     except ValueError:
-        raise InputError(f"{source}: ** is part of a name; allowed: folder/**/*.csv, folder/*.csv") from None
+        raise InputError(
+            f"{source}: ** is part of a name; allowed: folder/**/*.csv, folder/*.csv"
+        ) from None
     uri = f"{scheme}{separator}{folder}{options}"
     return _Glob(uri, pattern, expression)
 

@@ -33,7 +33,14 @@ import pyarrow as pa
 
 from raysweep.data import demo, files, hub
 from raysweep.data.bad_rows import BadRows
-from raysweep.data.source_files import PARQUET, SourceFile, list_files, stored, unchanged, without_options
+from raysweep.data.source_files import (
+    PARQUET,
+    SourceFile,
+    list_files,
+    stored,
+    unchanged,
+    without_options,
+)
 from raysweep.errors import InputError
 from raysweep.storage import location
 from raysweep.storage.bucket import StorageError
@@ -44,9 +51,13 @@ PAUSES = (1.0, 4.0, 16.0)  # seconds before each retry of a failed remote read
 SHARE_BYTES = 2**26  # Parquet files above this size are shared among workers
 LARGE_BYTES = 2**26  # local files of at least this size are not read again at every start
 SETTLED_SECONDS = 10.0  # a file changed more recently may change again and keep its size and time
-_DAMAGED = re.compile("inflate failed|decompress failed|Truncated compressed stream")  # in OSErrors that pyarrow raises
+_DAMAGED = re.compile(
+    "inflate failed|decompress failed|Truncated compressed stream"
+)  # in OSErrors that pyarrow raises
 MAX_SHOWN = 3  # entries of a list shown in messages
-_SURROUNDING = re.compile(r"^[\s\u200b\ufeff]+|[\s\u200b\ufeff]+$")  # whitespace, including zero-width
+_SURROUNDING = re.compile(
+    r"^[\s\u200b\ufeff]+|[\s\u200b\ufeff]+$"
+)  # whitespace, including zero-width
 _WHOLE = re.compile(r"[+-]?[0-9]+(\.0*)?")
 _DECIMAL = re.compile(r"(?P<sign>[+-]?)(?P<whole>[0-9]*)\.(?P<fraction>[0-9]+)")
 # An exponent without a sign, as in 1e5, may be a code.
@@ -94,7 +105,9 @@ def shown(source: Source) -> str:
 
 def no_rows(source: Source) -> InputError:
     """Return the error for a source without rows."""
-    return InputError(f"{shown(source)}: no rows; at least one row with a text and a label is needed")
+    return InputError(
+        f"{shown(source)}: no rows; at least one row with a text and a label is needed"
+    )
 
 
 def pieces(source: Source, *, subset: str | None = None, split: str = "train") -> list[Piece]:
@@ -139,7 +152,9 @@ def _readable(name: str) -> Iterator[None]:
         raise
 
 
-def check(source: Source, text_column: str = "text", label_column: str = "label", *, split: str = "train") -> None:
+def check(
+    source: Source, text_column: str = "text", label_column: str = "label", *, split: str = "train"
+) -> None:
     """Check early for errors that :func:`read` would raise at the first rows. The hub is not contacted.
 
     Raises:
@@ -148,7 +163,9 @@ def check(source: Source, text_column: str = "text", label_column: str = "label"
     check_first(pieces(source, split=split), text_column, label_column)
 
 
-def check_first(listed: Sequence[Piece], text_column: str, label_column: str, bad_rows: BadRows | None = None) -> None:
+def check_first(
+    listed: Sequence[Piece], text_column: str, label_column: str, bad_rows: BadRows | None = None
+) -> None:
     """Check pieces that are already listed, like :func:`check`. ``bad_rows`` collects bad rows, as in :func:`read_piece`."""
     first = listed[0]
     if first.name.startswith("hub:"):
@@ -165,7 +182,10 @@ def read(
 
 
 def read_pieces(
-    listed: Sequence[Piece], text_column: str = "text", label_column: str = "label", bad_rows: BadRows | None = None
+    listed: Sequence[Piece],
+    text_column: str = "text",
+    label_column: str = "label",
+    bad_rows: BadRows | None = None,
 ) -> Iterator[Batch]:
     """Stream the rows of pieces in order. ``bad_rows`` collects bad rows, as in :func:`read_piece`.
 
@@ -209,7 +229,10 @@ def lines(piece: Piece) -> Iterator[str]:
 
 
 def read_piece(
-    piece: Piece, text_column: str = "text", label_column: str = "label", bad_rows: BadRows | None = None
+    piece: Piece,
+    text_column: str = "text",
+    label_column: str = "label",
+    bad_rows: BadRows | None = None,
 ) -> Iterator[Batch]:
     """Stream the rows of one piece, which may be empty. Raises InputError as :func:`read_pieces` does.
 
@@ -218,7 +241,9 @@ def read_piece(
     """
     columns = (text_column, label_column)
     if text_column == label_column:
-        raise InputError(f"text_column and label_column are both {text_column!r}; allowed: two different columns")
+        raise InputError(
+            f"text_column and label_column are both {text_column!r}; allowed: two different columns"
+        )
     first_row = piece.groups.first_row if piece.groups else 1
     try:
         with _readable(piece.name):
@@ -228,18 +253,26 @@ def read_piece(
                 except InputError:
                     if bad_rows is None:
                         raise
-                    batches = list(_good_batches(piece.name, first_row, (texts, labels), columns, bad_rows))
+                    batches = list(
+                        _good_batches(piece.name, first_row, (texts, labels), columns, bad_rows)
+                    )
                 if bad_rows is None or bad_rows.is_dropped or not bad_rows.count:
                     yield from batches
                 first_row += len(texts)
     except files.ColumnError as error:
-        raise InputError(f"{error}; set text_column and label_column to the columns to read") from None
+        raise InputError(
+            f"{error}; set text_column and label_column to the columns to read"
+        ) from None
     if bad_rows is not None:
         bad_rows.check()
 
 
 def _good_batches(
-    name: str, first_row: int, block: tuple[list[Any], list[Any]], columns: tuple[str, str], bad_rows: BadRows
+    name: str,
+    first_row: int,
+    block: tuple[list[Any], list[Any]],
+    columns: tuple[str, str],
+    bad_rows: BadRows,
 ) -> Iterator[Batch]:
     """Yield a batch for each run of consecutive good rows in a block of texts and labels; collect the bad rows."""
     texts, labels = block
@@ -273,7 +306,9 @@ def share_out(piece: Piece) -> list[Piece]:
     return [replace(piece, groups=groups) for groups in shares] or [piece]
 
 
-def fingerprint(listed: Sequence[Piece], text_column: str = "text", label_column: str = "label") -> str:
+def fingerprint(
+    listed: Sequence[Piece], text_column: str = "text", label_column: str = "label"
+) -> str:
     """Return the SHA-256 of the listed pieces, in hex.
 
     - A single local file: a hash of its bytes, so the path does not matter. A large file is read again only if its size
@@ -406,13 +441,17 @@ def _read_blocks(piece: Piece, columns: tuple[str, ...]) -> files.Blocks:
 def _unreadable(source: str, error: Exception) -> InputError:
     if isinstance(error, FileNotFoundError):
         return InputError(f"{source}: no such file or folder")
-    reason = (isinstance(error, OSError) and error.strerror) or error  # str(error) would repeat the file's name
+    reason = (
+        isinstance(error, OSError) and error.strerror
+    ) or error  # str(error) would repeat the file's name
     if _may_pass(source, error):  # a StorageError keeps the data read so far for the next attempt
         return StorageError(errno.EIO, f"cannot be read: {reason}", source)
     return InputError(f"{source}: cannot be read: {reason}")
 
 
-def make_batch(source: str, first_row: int, texts: list[Any], raw_labels: list[Any], columns: tuple[str, str]) -> Batch:
+def make_batch(
+    source: str, first_row: int, texts: list[Any], raw_labels: list[Any], columns: tuple[str, str]
+) -> Batch:
     """Return the rows as a batch. Raises InputError unless each row is a text with a label."""
     text_column, label_column = columns
     check_texts(source, first_row, texts, text_column)

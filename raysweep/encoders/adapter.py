@@ -26,7 +26,9 @@ def attach(model: "SentenceTransformer", structure: Structure, lora: Lora) -> No
     from peft import LoraConfig
 
     transformer: Any = model[0].auto_model
-    linear = [name for name, module in transformer.named_modules() if isinstance(module, torch.nn.Linear)]
+    linear = [
+        name for name, module in transformer.named_modules() if isinstance(module, torch.nn.Linear)
+    ]
     config = LoraConfig(
         r=lora.rank,
         lora_alpha=lora.alpha,
@@ -65,7 +67,11 @@ def merge(model: "SentenceTransformer", share: float = 1.0) -> None:
 def updates(model: "SentenceTransformer") -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
     """Yield the name of each adapted weight of the transformer, the weight itself and the adapter's update."""
     for name, layer in _layers(model).items():
-        yield f"{name}.weight", layer.base_layer.weight.detach(), layer.get_delta_weight(NAME).detach()
+        yield (
+            f"{name}.weight",
+            layer.base_layer.weight.detach(),
+            layer.get_delta_weight(NAME).detach(),
+        )
 
 
 def keep(model: "SentenceTransformer", share: float, base: str | None) -> None:
@@ -106,4 +112,8 @@ def _layers(model: "SentenceTransformer") -> dict[str, Any]:
         return {}
     from peft.tuners.lora import LoraLayer
 
-    return {name: module for name, module in transformer.named_modules() if isinstance(module, LoraLayer)}
+    return {
+        name: module
+        for name, module in transformer.named_modules()
+        if isinstance(module, LoraLayer)
+    }

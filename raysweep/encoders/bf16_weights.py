@@ -47,7 +47,10 @@ class Bf16Embedding(nn.Embedding):
         return super().forward(input).float()
 
 
-_NARROW: dict[type[nn.Module], type[nn.Module]] = {nn.Linear: Bf16Linear, nn.Embedding: Bf16Embedding}
+_NARROW: dict[type[nn.Module], type[nn.Module]] = {
+    nn.Linear: Bf16Linear,
+    nn.Embedding: Bf16Embedding,
+}
 _WIDE = {narrow: wide for wide, narrow in _NARROW.items()}
 
 

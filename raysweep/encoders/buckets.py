@@ -24,8 +24,6 @@ LAUNCH_COST = 4.4e9
 # bucket costs less. Larger packs gain little, and their activations exceed the caches.
 CELLS_PER_PACK = 2048
 PACKED_BUCKET_COST = 30
-
-
 MAX_WEIGHED = 2048  # sentences; larger batches are filled bucket by bucket
 
 _NOT_ALLOWED = np.iinfo(np.int64).max
@@ -90,7 +88,9 @@ def packs(
     return all_packs
 
 
-def minimize_cost(lengths: npt.NDArray[np.integer], max_tokens: int, bucket_cost: int) -> list[npt.NDArray[np.int64]]:
+def minimize_cost(
+    lengths: npt.NDArray[np.integer], max_tokens: int, bucket_cost: int
+) -> list[npt.NDArray[np.int64]]:
     """Return positions grouped by length, longest first, in the buckets of minimum total cost.
 
     The cost of a bucket is its number of padded cells plus ``bucket_cost``. Buckets have at most ``max_tokens`` cells
@@ -114,7 +114,9 @@ def minimize_cost(lengths: npt.NDArray[np.integer], max_tokens: int, bucket_cost
     return np.split(order, cuts)
 
 
-def _last_starts(longest_first: npt.NDArray[np.int64], max_tokens: int, bucket_cost: int) -> npt.NDArray[np.int64]:
+def _last_starts(
+    longest_first: npt.NDArray[np.int64], max_tokens: int, bucket_cost: int
+) -> npt.NDArray[np.int64]:
     """Return the start of the last bucket in the best grouping of the n longest sentences, per n: (sentences + 1,)."""
     count = len(longest_first)
     # Indexed by the number of sentences, longest first: minimum cost of grouping them, and start of their last bucket.

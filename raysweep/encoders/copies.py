@@ -51,7 +51,9 @@ def download(uri: str) -> Path:
     try:
         folder.bucket.check()
         if not any(map(folder.exists, MARKERS)):
-            raise InputError(f"model {uri!r}: no model in this folder (neither {' nor '.join(MARKERS)})")
+            raise InputError(
+                f"model {uri!r}: no model in this folder (neither {' nor '.join(MARKERS)})"
+            )
         names = select_files(folder.files())
         with ThreadPoolExecutor(NUM_THREADS) as pool:
             list(pool.map(folder.fetch, names))

@@ -30,12 +30,17 @@ PROBES = (
 )
 """Sentences of different lengths for comparing two ways of embedding."""
 
-MAX_DIFFERENCE = 1e-3  # maximum relative difference: rounding is far below, a different setting far above
+# maximum relative difference: rounding is far below, a different setting far above
+MAX_DIFFERENCE = 1e-3
 SHORTEST = 1e-12
 
 
 def load(
-    config: EncoderConfig, *, role: Role = "evaluated", device: str = "cpu", source: ModelSource | None = None
+    config: EncoderConfig,
+    *,
+    role: Role = "evaluated",
+    device: str = "cpu",
+    source: ModelSource | None = None,
 ) -> "SentenceTransformer":
     """Load an encoder in fp32, in evaluation mode.
 
@@ -57,11 +62,15 @@ def load(
         with without_progress_bars():
             model = SentenceTransformer(
                 str(source.folder),
-                device=device if config.weights == "fp32" else "cpu",  # fp32 weights may not fit on a GPU
+                device=device
+                if config.weights == "fp32"
+                else "cpu",  # fp32 weights may not fit on a GPU
                 local_files_only=True,
                 model_kwargs={"dtype": "float32", "use_safetensors": True},
             )
-    except Exception as error:  # damaged or unrelated folders fail at various depths, with various errors
+    except (
+        Exception
+    ) as error:  # damaged or unrelated folders fail at various depths, with various errors
         raise InputError(f"model {config.name!r} cannot be loaded: {_reason(error)}") from None
     if model.tokenizer is None:
         raise InputError(f"model {config.name!r}: not a text encoder: it has no tokenizer")
@@ -96,13 +105,19 @@ def _check_template(model: "SentenceTransformer", config: EncoderConfig, prompt:
         ) from None
 
 
-def _limit_tokens(model: "SentenceTransformer", config: EncoderConfig, max_tokens: int, traits: EncoderTraits) -> None:
+def _limit_tokens(
+    model: "SentenceTransformer", config: EncoderConfig, max_tokens: int, traits: EncoderTraits
+) -> None:
     """Truncate sentences to ``max_tokens``, or raise InputError if the model does not support that."""
     if not (traits.has_attention_mask or traits.has_router):
-        raise InputError(f"model {config.name!r}: max_tokens is {max_tokens}; allowed for static embeddings: none")
+        raise InputError(
+            f"model {config.name!r}: max_tokens is {max_tokens}; allowed for static embeddings: none"
+        )
     num_positions = _num_positions(model)
     if num_positions is not None and max_tokens > num_positions:
-        raise InputError(f"model {config.name!r}: max_tokens is {max_tokens}; allowed: at most {num_positions}")
+        raise InputError(
+            f"model {config.name!r}: max_tokens is {max_tokens}; allowed: at most {num_positions}"
+        )
     model.max_seq_length = max_tokens
 
 
@@ -145,7 +160,9 @@ def _num_positions(model: "SentenceTransformer") -> int | None:
     """Return the size of the encoder's position table, or None if it has none."""
     for name, module in model.named_modules():
         if name.endswith(".position_embeddings") and hasattr(module, "num_embeddings"):
-            num_unused = 0 if module.padding_idx is None else module.padding_idx + 1  # RoBERTa's positions start there
+            num_unused = (
+                0 if module.padding_idx is None else module.padding_idx + 1
+            )  # RoBERTa's positions start there
             return int(module.num_embeddings) - num_unused
     return None
 
@@ -188,7 +205,9 @@ class BatchContext(Protocol):
     context of :meth:`raysweep.encoders.frozen_prefix.Prefix.replayed`, the encoder's frozen layers are not run again.
     """
 
-    def __call__(self, *batches: npt.NDArray[np.integer]) -> contextlib.AbstractContextManager[None]: ...
+    def __call__(
+        self, *batches: npt.NDArray[np.integer]
+    ) -> contextlib.AbstractContextManager[None]: ...
 
 
 def no_context(*batches: npt.NDArray[np.integer]) -> contextlib.AbstractContextManager[None]:
@@ -212,10 +231,15 @@ def forward(
     return embeddings
 
 
-def features(model: "SentenceTransformer", tokens: Tokens, ids: npt.NDArray[np.integer]) -> dict[str, Any]:
+def features(
+    model: "SentenceTransformer", tokens: Tokens, ids: npt.NDArray[np.integer]
+) -> dict[str, Any]:
     """Return the model's inputs for a padded batch, on its device."""
     padded, mask = tokens.padded(ids, pad_id(model))
-    inputs = {"input_ids": on_device(padded, model.device), "attention_mask": on_device(mask, model.device)}
+    inputs = {
+        "input_ids": on_device(padded, model.device),
+        "attention_mask": on_device(mask, model.device),
+    }
     if tokens.prompt_length:
         return {**inputs, "prompt_length": tokens.prompt_length}
     return inputs
@@ -254,7 +278,9 @@ def embed(
         for bucket in buckets(tokens.lengths(ids), max_tokens):
             bucket_ids = ids[bucket]
             context = batch_context(bucket_ids)
-            rows = forward(model, tokens, bucket_ids, context).float()[:, :width]  # truncate_dim may limit the width
+            rows = forward(model, tokens, bucket_ids, context).float()[
+                :, :width
+            ]  # truncate_dim may limit the width
             if unit:
                 rows = torch.nn.functional.normalize(rows, dim=-1)
             embeddings[bucket] = rows.cpu().numpy()
@@ -303,7 +329,11 @@ def word_table(model: "SentenceTransformer") -> "torch.nn.Embedding | None":
     if inner is None:
         return None
     table = inner.get_input_embeddings()
-    is_plain = type(table) is torch.nn.Embedding and table.max_norm is None and not table.scale_grad_by_freq
+    is_plain = (
+        type(table) is torch.nn.Embedding
+        and table.max_norm is None
+        and not table.scale_grad_by_freq
+    )
     is_tied = getattr(inner.get_output_embeddings(), "weight", None) is table.weight
     return table if is_plain and not is_tied else None
 

@@ -195,7 +195,9 @@ FAMILIES = {
     ),
 }
 
-_FAMILY_OF_TYPE = {model_type: family for family in FAMILIES.values() for model_type in family.model_types}
+_FAMILY_OF_TYPE = {
+    model_type: family for family in FAMILIES.values() for model_type in family.model_types
+}
 
 
 def family_of(model_type: str | None) -> Family | None:

@@ -40,7 +40,9 @@ class CacheLayout:
     num_rows: int
 
     @classmethod
-    def of(cls, lengths: npt.NDArray[np.integer], tokens_per_group: int, max_rows: int) -> "CacheLayout":
+    def of(
+        cls, lengths: npt.NDArray[np.integer], tokens_per_group: int, max_rows: int
+    ) -> "CacheLayout":
         """Lay out complete groups of similar length, shortest sentences first, in at most ``max_rows`` rows."""
         shortest_first = list(buckets.buckets(lengths, tokens_per_group))[::-1]
         group_sizes = [lengths[group].sum() for group in shortest_first]
@@ -69,7 +71,12 @@ class Prefix:
     """
 
     def __init__(
-        self, model: "SentenceTransformer", names: PrefixNames, tokens: Tokens, max_bytes: int, dtype: torch.dtype
+        self,
+        model: "SentenceTransformer",
+        names: PrefixNames,
+        tokens: Tokens,
+        max_bytes: int,
+        dtype: torch.dtype,
     ) -> None:
         self.names = names
         self.dtype = dtype
@@ -137,7 +144,9 @@ class Prefix:
             self._cache[start:end] = hidden[self._index(is_token)]
             self._is_filled[number] = True
 
-    def _copy_cached(self, ids: npt.NDArray[np.integer], positions: npt.NDArray[np.integer], hidden: Tensor) -> None:
+    def _copy_cached(
+        self, ids: npt.NDArray[np.integer], positions: npt.NDArray[np.integer], hidden: Tensor
+    ) -> None:
         """Copy the cached states of the sentences at these positions of ``ids`` to the same rows of ``hidden``."""
         lengths = self._tokens.lengths(ids[positions])
         number, column = np.nonzero(np.arange(hidden.shape[1]) < lengths[:, None])

@@ -119,7 +119,12 @@ class LoadedEncoder:
         return encoder.finite(embeddings, self.config)
 
     def embed_texts(
-        self, texts: Sequence[str], *, side: Side = "document", unit: bool = True, advance: Advance = no_progress
+        self,
+        texts: Sequence[str],
+        *,
+        side: Side = "document",
+        unit: bool = True,
+        advance: Advance = no_progress,
     ) -> npt.NDArray[np.float32]:
         """Return the embeddings of the texts, each prefixed with the prompt for ``side``: fp32, (len(texts), width).
 
@@ -140,7 +145,12 @@ class LoadedEncoder:
         return encoder.finite(embeddings, self.config)
 
     def embed_retrieval(
-        self, queries: Sequence[str], pool: Sequence[str], *, unit: bool = True, advance: Advance = no_progress
+        self,
+        queries: Sequence[str],
+        pool: Sequence[str],
+        *,
+        unit: bool = True,
+        advance: Advance = no_progress,
     ) -> npt.NDArray[np.float32]:
         """Return the embeddings of the queries followed by those of the pool, computed as in :meth:`embed_texts`.
 
@@ -154,7 +164,9 @@ class LoadedEncoder:
             advance(len(queries) + done, total, unit_of_progress)
 
         embeddings_of_queries = self.embed_texts(queries, side="query", unit=unit)
-        embeddings_of_pool = self.embed_texts(pool, side="document", unit=unit, advance=advance_pool)
+        embeddings_of_pool = self.embed_texts(
+            pool, side="document", unit=unit, advance=advance_pool
+        )
         return np.concatenate([embeddings_of_queries, embeddings_of_pool])
 
     def _encode(

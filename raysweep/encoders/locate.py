@@ -19,13 +19,19 @@ from raysweep.errors import InputError
 from raysweep.storage.location import expand_home, is_file, is_folder, is_uri
 
 _HUB = "hub:"  # prefix of the identity of an encoder on the Hub
-SAFE_WEIGHTS = ("model.safetensors", "model.safetensors.index.json")  # checked first by sentence-transformers
+SAFE_WEIGHTS = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+)  # checked first by sentence-transformers
 SETTINGS = "config_sentence_transformers.json"
 MODULES = "modules.json"
 TRANSFORMER_SETTINGS = "sentence_bert_config.json"
 ADAPTER = "adapter_config.json"
 MODEL_TYPE = "SentenceTransformer"  # in SETTINGS; the settings of other types are not read
-ROUTERS = ("Router", "Asym")  # class names of modules that embed queries and documents with different modules
+ROUTERS = (
+    "Router",
+    "Asym",
+)  # class names of modules that embed queries and documents with different modules
 
 SIDE_PROMPTS: Sides[tuple[str, ...]] = Sides(("query",), ("document", "passage", "corpus"))
 """The names of prompts that ``encode_query`` and ``encode_document`` look up, in this order."""
@@ -140,7 +146,10 @@ class ModelSource:
         path = self.folder / MODULES
         modules = _read_json(path) if path.is_file() else [{"path": "", "type": ""}]
         try:
-            return [(self.folder / module["path"], str(module["type"]).rpartition(".")[2]) for module in modules]
+            return [
+                (self.folder / module["path"], str(module["type"]).rpartition(".")[2])
+                for module in modules
+            ]
         except (TypeError, KeyError):
             raise _damaged(path, "is not a list of modules") from None
 
@@ -235,7 +244,11 @@ def locate_same(config: EncoderConfig, identity: str, artifacts: str | None = No
 def check_loadable(config: EncoderConfig, source: ModelSource) -> None:
     """Raise InputError if loading the weights may execute code, or if a PEFT adapter lacks the package peft."""
     folder = source.folder
-    patterns = ("pytorch_model*.bin", "*_*/pytorch_model*.bin", "*_*/*_*/pytorch_model*.bin")  # modules of a Router
+    patterns = (
+        "pytorch_model*.bin",
+        "*_*/pytorch_model*.bin",
+        "*_*/*_*/pytorch_model*.bin",
+    )  # modules of a Router
     for weights in sorted(path for pattern in patterns for path in folder.glob(pattern)):
         if not any((weights.parent / name).is_file() for name in SAFE_WEIGHTS):
             name = weights.relative_to(folder)
@@ -244,7 +257,9 @@ def check_loadable(config: EncoderConfig, source: ModelSource) -> None:
                 "model.safetensors"
             )
     if source.has_adapter and importlib.util.find_spec("peft") is None:
-        raise InputError(f"model {config.name!r} is a PEFT adapter, which needs the package peft: pip install peft")
+        raise InputError(
+            f"model {config.name!r} is a PEFT adapter, which needs the package peft: pip install peft"
+        )
 
 
 def _read_json(path: Path) -> Any:
@@ -260,7 +275,9 @@ def _damaged(path: Path, problem: str) -> InputError:
 
 def _local(folder: Path) -> ModelSource:
     if not any((folder / name).is_file() for name in MARKERS):
-        raise InputError(f"model {str(folder)!r}: no model in this folder (neither {' nor '.join(MARKERS)})")
+        raise InputError(
+            f"model {str(folder)!r}: no model in this folder (neither {' nor '.join(MARKERS)})"
+        )
     return ModelSource(folder.absolute())
 
 
@@ -281,9 +298,13 @@ def _hub(config: EncoderConfig) -> ModelSource:
     )
     try:
         # Prefer the cached commit, so that a sweep makes no unnecessary network requests.
-        folder = snapshot_download(name, revision=config.revision, local_files_only=True, ignore_patterns=UNUSED_FILES)
+        folder = snapshot_download(
+            name, revision=config.revision, local_files_only=True, ignore_patterns=UNUSED_FILES
+        )
     except HFValidationError:
-        raise InputError(f"model {config.name!r}: no such folder, and not a valid Hub name") from None
+        raise InputError(
+            f"model {config.name!r}: no such folder, and not a valid Hub name"
+        ) from None
     except (LocalEntryNotFoundError, OSError):
         if not hub.reachable():
             raise unreachable from None
@@ -299,7 +320,9 @@ def _hub(config: EncoderConfig) -> ModelSource:
         except RepositoryNotFoundError:
             raise InputError(f"model {config.name!r}: no such folder, and not on the Hub") from None
         except RevisionNotFoundError:
-            raise InputError(f"model {config.name!r}: revision {config.revision!r} is not on the Hub") from None
+            raise InputError(
+                f"model {config.name!r}: revision {config.revision!r} is not on the Hub"
+            ) from None
         except HfHubHTTPError as error:
             raise InputError(f"model {config.name!r}: the Hub returned {error}") from None
         except (LocalEntryNotFoundError, OSError):

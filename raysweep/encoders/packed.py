@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 ATTENTION = "raysweep_packed"  # the name of the attention per bucket in transformers
-
-
-MODULES_BEHIND = {"Pooling", "Normalize", "Dense"}  # modules that read only a bucket's hidden states and mask
+MODULES_BEHIND = {
+    "Pooling",
+    "Normalize",
+    "Dense",
+}  # modules that read only a bucket's hidden states and mask
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,9 @@ def is_packable(model: "SentenceTransformer") -> bool:
         return False
     config = getattr(transformer, "config", None)
     # Gradient checkpointing reruns layers in the backward pass, after the packed pass has ended.
-    recomputes = any(getattr(module, "gradient_checkpointing", False) for module in transformer.modules())
+    recomputes = any(
+        getattr(module, "gradient_checkpointing", False) for module in transformer.modules()
+    )
     return (
         model.device.type == "cpu"
         and _counts_from(config) is not None
@@ -90,7 +94,9 @@ def forward(
     sizes = [bucket.num_cells for bucket in padded]
     with context:
         cells = _hidden(model, padded).split(sizes)
-    return torch.cat([_pooled(model, bucket, hidden) for bucket, hidden in zip(padded, cells, strict=True)])
+    return torch.cat(
+        [_pooled(model, bucket, hidden) for bucket, hidden in zip(padded, cells, strict=True)]
+    )
 
 
 def _hidden(model: "SentenceTransformer", buckets: Sequence[_Bucket]) -> Tensor:
@@ -103,7 +109,9 @@ def _hidden(model: "SentenceTransformer", buckets: Sequence[_Bucket]) -> Tensor:
     _register()
     config._attn_implementation = ATTENTION
     try:
-        features = transformer({"input_ids": input_ids[None], "position_ids": positions[None], "buckets": buckets})
+        features = transformer(
+            {"input_ids": input_ids[None], "position_ids": positions[None], "buckets": buckets}
+        )
     finally:
         config._attn_implementation = usual
     hidden: Tensor = features["token_embeddings"][0]

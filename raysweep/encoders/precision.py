@@ -8,7 +8,9 @@ if TYPE_CHECKING:
     import torch
 
 
-IN_NUMPY = {"HierarchicalTokenPooling"}  # modules that use NumPy, which lacks bf16; some exported points have one
+IN_NUMPY = {
+    "HierarchicalTokenPooling"
+}  # modules that use NumPy, which lacks bf16; some exported points have one
 MIN_BF16_GAIN = 1.25  # speedup of bf16 matrix products that pays for autocast's conversions
 
 
@@ -24,7 +26,9 @@ def resolve(precision: str, device: str, model: "torch.nn.Module | None" = None)
     """Return ``fp32`` or ``bf16``: the requested precision, or for ``auto`` the faster one that the model supports."""
     if precision != "auto":
         return precision
-    if model is not None and IN_NUMPY.intersection(type(module).__name__ for module in model.modules()):
+    if model is not None and IN_NUMPY.intersection(
+        type(module).__name__ for module in model.modules()
+    ):
         return "fp32"
     gain = bf16_gain(device.split(":")[0])
     return "bf16" if gain >= MIN_BF16_GAIN else "fp32"

@@ -18,7 +18,9 @@ class QueryWeights:
     """A copy of a model's trained parameters, which are equal at first. ``parameters`` are keyed by name."""
 
     def __init__(self, model: nn.Module, trained: Mapping[str, nn.Parameter]) -> None:
-        self.parameters = {name: nn.Parameter(parameter.detach().clone()) for name, parameter in trained.items()}
+        self.parameters = {
+            name: nn.Parameter(parameter.detach().clone()) for name, parameter in trained.items()
+        }
         places = defaultdict(list)  # tied parameters have several
         for module in model.modules():
             for key, parameter in module.named_parameters(recurse=False):

@@ -32,9 +32,15 @@ class EncoderSize:
     @classmethod
     def of(cls, folder: Path) -> "EncoderSize":
         """Return the size of the sentence-transformers model in a folder, summed over all its safetensors files."""
-        weights_bytes = sum(FP32_BYTES * _num_values(path) for path in folder.rglob("*.safetensors"))
+        weights_bytes = sum(
+            FP32_BYTES * _num_values(path) for path in folder.rglob("*.safetensors")
+        )
         config = _config(folder)
-        return cls(weights_bytes, int(config.get("num_hidden_layers", 0)), int(config.get("hidden_size", 0)))
+        return cls(
+            weights_bytes,
+            int(config.get("num_hidden_layers", 0)),
+            int(config.get("hidden_size", 0)),
+        )
 
 
 _SAME_WIDTH = {"Normalize", "Dropout", "LayerNorm"}  # modules that keep the width of an embedding

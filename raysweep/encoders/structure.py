@@ -6,7 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from raysweep.config.freezing import BLOCK_DEPTHS, EMBEDDING_DEPTHS, FIXED_LEVELS, check_level, level_depth
+from raysweep.config.freezing import (
+    BLOCK_DEPTHS,
+    EMBEDDING_DEPTHS,
+    FIXED_LEVELS,
+    check_level,
+    level_depth,
+)
 from raysweep.encoders.families import FAMILIES, Family, family_of
 from raysweep.errors import InputError
 
@@ -71,7 +77,9 @@ class Structure:
             InputError: If the encoder's family is unknown.
         """
         deeper = (f"emb+B0-{block}" for block in range(1, self.num_blocks))
-        possible = (level for level in (*FIXED_LEVELS, *deeper) if level_depth(level) < self._num_depths)
+        possible = (
+            level for level in (*FIXED_LEVELS, *deeper) if level_depth(level) < self._num_depths
+        )
         return tuple(level for level in possible if self._is_trainable(self._frozen(level)))
 
     def frozen_names(self, level: str, *, freeze_output_dense: bool = False) -> frozenset[str]:
@@ -157,7 +165,10 @@ class Structure:
         Raises:
             InputError: If the encoder's family is unknown.
         """
-        return {name: 0 if depth is None else self.num_blocks - _block(depth) for name, depth in self._depths.items()}
+        return {
+            name: 0 if depth is None else self.num_blocks - _block(depth)
+            for name, depth in self._depths.items()
+        }
 
     def frozen_modules(self, modules: Iterable[str], level: str) -> list[str]:
         """Return the modules, such as dropout layers, in the part of the encoder that ``level`` freezes."""
@@ -217,14 +228,20 @@ class Structure:
 
     def _frozen(self, level: str) -> frozenset[str]:
         limit = level_depth(level)
-        return frozenset(name for name, depth in self._depths.items() if depth is not None and depth <= limit)
+        return frozenset(
+            name for name, depth in self._depths.items() if depth is not None and depth <= limit
+        )
 
     def _output_weights(self) -> frozenset[str]:
         """Return the weight of the second feed-forward matrix of every block."""
         weights = set()
         for name in self.names:
             match = self._match_block(name)
-            if match and re.match(self.family.parts.output, match["name"]) and name.endswith(".weight"):
+            if (
+                match
+                and re.match(self.family.parts.output, match["name"])
+                and name.endswith(".weight")
+            ):
                 weights.add(name)
         return frozenset(weights)
 

@@ -48,7 +48,9 @@ class Tokens:
     @property
     def as_lists(self) -> pa.ListArray:
         """Return one list of token ids per sentence."""
-        return pa.ListArray.from_arrays(pa.array(self.offsets.astype(np.int32)), pa.array(np.asarray(self.flat)))
+        return pa.ListArray.from_arrays(
+            pa.array(self.offsets.astype(np.int32)), pa.array(np.asarray(self.flat))
+        )
 
     @classmethod
     def of(cls, sequences: Sequence[npt.NDArray[np.int32]], prompt_length: int = 0) -> "Tokens":
@@ -62,7 +64,9 @@ class Tokens:
         """Return the number of tokens of each of these sentences, (len(ids),)."""
         return np.asarray(self.offsets[ids + 1] - self.offsets[ids])
 
-    def padded(self, ids: npt.NDArray[np.integer], pad: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def padded(
+        self, ids: npt.NDArray[np.integer], pad: int
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return the sentences' token ids, padded with ``pad``, and attention mask, int64 (sentences, longest)."""
         starts = self.offsets[ids]
         lengths = self.lengths(ids)

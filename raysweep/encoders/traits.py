@@ -25,7 +25,12 @@ Role = Literal["tuned", "reference", "expert", "evaluated"]
 ROLES: frozenset[Role] = frozenset(get_args(Role))
 FROZEN = ROLES - {"tuned"}
 
-_AS = {"tuned": "tuned", "reference": "the reference", "expert": "the encoder of examples", "evaluated": "evaluated"}
+_AS = {
+    "tuned": "tuned",
+    "reference": "the reference",
+    "expert": "the encoder of examples",
+    "evaluated": "evaluated",
+}
 _DENSE = "models that return one dense vector per sentence"
 
 
@@ -40,11 +45,18 @@ class Limit:
 
 CROSS_ENCODER = Limit("it is a cross-encoder, which scores pairs and does not embed sentences")
 SPARSE = Limit("it is a sparse encoder, whose vectors have one dimension per word")
-MULTI_VECTOR = Limit("it is a multi-vector (late interaction) encoder, which returns one vector per token")
-MULTIMODAL = Limit("it embeds other modalities than text, such as images (CLIP)", alternative="models of texts only")
+MULTI_VECTOR = Limit(
+    "it is a multi-vector (late interaction) encoder, which returns one vector per token"
+)
+MULTIMODAL = Limit(
+    "it embeds other modalities than text, such as images (CLIP)",
+    alternative="models of texts only",
+)
 UNPOOLED = Limit("it has no pooling module, so it returns one vector per token")
 ROUTER = Limit(
-    "its Router embeds queries and documents with different modules", FROZEN, "models that embed both the same way"
+    "its Router embeds queries and documents with different modules",
+    FROZEN,
+    "models that embed both the same way",
 )
 STATIC = Limit("it has static embeddings and no transformer", FROZEN, "transformers")
 PEFT = Limit(
@@ -96,11 +108,17 @@ def limits_of_files(source: ModelSource) -> list[Limit]:
         limits.append(Limit(f"model_type is {library_type!r} in its {SETTINGS}"))
     names = [name for _, name in source.modules]
     limits += [_LIMITS_BY_MODULE[name] for name in names if name in _LIMITS_BY_MODULE]
-    if names and _WITHOUT_POOLING.issuperset(names) and source.transformer_output != "sentence_embedding":
+    if (
+        names
+        and _WITHOUT_POOLING.issuperset(names)
+        and source.transformer_output != "sentence_embedding"
+    ):
         limits.append(UNPOOLED)
     limits += _limits_of_transformer(source)
     if (width := source.settings.get("truncate_dim")) is not None:
-        limits.append(Limit(f"truncate_dim is {width} in its {SETTINGS}", FROZEN, "a model without it"))
+        limits.append(
+            Limit(f"truncate_dim is {width} in its {SETTINGS}", FROZEN, "a model without it")
+        )
     if source.has_adapter:
         limits.append(PEFT)
     return limits
@@ -124,7 +142,9 @@ def check_role(config: EncoderConfig, role: Role, limits: Iterable[Limit]) -> No
     for limit in limits:
         if role in limit.roles:
             continue
-        raise InputError(f"model {config.name!r} cannot be {_AS[role]}: {limit.trait}; allowed: {limit.alternative}")
+        raise InputError(
+            f"model {config.name!r} cannot be {_AS[role]}: {limit.trait}; allowed: {limit.alternative}"
+        )
 
 
 def check_files(config: EncoderConfig, role: Role, source: ModelSource) -> None:
@@ -138,9 +158,15 @@ def notes(config: EncoderConfig, role: Role, source: ModelSource) -> list[str]:
     if source.is_bare:
         is_causal = any(name.endswith("ForCausalLM") for name in source.architectures)
         pooling = "last-token" if is_causal else "mean"
-        lines.append(f"model {config.name!r} is a checkpoint without pooling; {pooling} pooling is added")
+        lines.append(
+            f"model {config.name!r} is a checkpoint without pooling; {pooling} pooling is added"
+        )
     own = source.own_prompts
-    if config.prompt is None and not source.has_router and {own.query, own.document} != {source.own_prompt()}:
+    if (
+        config.prompt is None
+        and not source.has_router
+        and {own.query, own.document} != {source.own_prompt()}
+    ):
         lines.append(
             f"model {config.name!r} has prompts for queries ({own.query!r}) and documents ({own.document!r}), which are not "
             "used unless queries and documents are given prompts of their own"
@@ -148,7 +174,9 @@ def notes(config: EncoderConfig, role: Role, source: ModelSource) -> list[str]:
     similarity = source.settings.get("similarity_fn_name")
     by_cosine = ("cosine", None) if role != "evaluated" else ("cosine", "dot", None)
     if similarity not in by_cosine:
-        lines.append(f"model {config.name!r} compares embeddings by {similarity}; raysweep uses the cosine instead")
+        lines.append(
+            f"model {config.name!r} compares embeddings by {similarity}; raysweep uses the cosine instead"
+        )
     return lines
 
 
@@ -198,7 +226,9 @@ class EncoderTraits:
         elif not self.has_attention_mask:
             limits.append(STATIC)
         if self.truncate_dim is not None:
-            limits.append(Limit(f"truncate_dim is {self.truncate_dim}", FROZEN, "a model without it"))
+            limits.append(
+                Limit(f"truncate_dim is {self.truncate_dim}", FROZEN, "a model without it")
+            )
         if self.has_adapter:
             limits.append(PEFT)
         return limits

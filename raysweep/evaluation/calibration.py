@@ -59,7 +59,9 @@ def cross_entropy(logits: npt.NDArray[np.floating], labels: npt.NDArray[np.integ
     return float((log_sums - label_logits).mean())
 
 
-def calibration_error(probabilities: npt.NDArray[np.floating], labels: npt.NDArray[np.integer]) -> float:
+def calibration_error(
+    probabilities: npt.NDArray[np.floating], labels: npt.NDArray[np.integer]
+) -> float:
     """Return the expected calibration error, in [0, 1], of probabilities (n, classes); labels (n,) index classes.
 
     Sentences are sorted by the probability of their most likely class and split into ``NUM_BINS`` bins of equal size.

@@ -71,7 +71,11 @@ class EvaluationSet(ScoredSet):
 
     @classmethod
     def of(
-        cls, prepared: Prepared, split: ScoredSplit, config: EvaluationConfig, max_queries: int | None = None
+        cls,
+        prepared: Prepared,
+        split: ScoredSplit,
+        config: EvaluationConfig,
+        max_queries: int | None = None,
     ) -> "EvaluationSet":
         """Return the split's queries, or ``max_queries`` evenly spaced ones, and a pool that is a seeded sample of train.
 
@@ -83,7 +87,9 @@ class EvaluationSet(ScoredSet):
         queries = sentences.ids(split)
         if max_queries is not None and max_queries < len(queries):
             queries = queries[np.linspace(0, len(queries) - 1, max_queries).astype(np.int64)]
-        rows = retrieval.sample_pool(len(train), len(queries), size=config.num_pool, seed=config.pool_seed)
+        rows = retrieval.sample_pool(
+            len(train), len(queries), size=config.num_pool, seed=config.pool_seed
+        )
         pool = train[rows]
         retrieval.check_k(config.k, len(pool))
         return cls(
@@ -112,7 +118,9 @@ class EvaluationSet(ScoredSet):
         """Return the scores of retrieval by R itself."""
         return self.score(self.reference_queries, self.reference_pool)
 
-    def score(self, queries: npt.NDArray[np.float32], pool: npt.NDArray[np.float32]) -> retrieval.Scores:
+    def score(
+        self, queries: npt.NDArray[np.float32], pool: npt.NDArray[np.float32]
+    ) -> retrieval.Scores:
         """Return the scores of retrieval by the given unit embeddings, (q, width) and (p, width)."""
         return self.score_retrieved(retrieval.retrieve(queries, pool, self.k))
 
@@ -122,10 +130,14 @@ class EvaluationSet(ScoredSet):
 
     def score_several(self, retrievals: Sequence[npt.NDArray[np.int64]]) -> list[retrieval.Scores]:
         """Return the scores of several retrievals, each as in :meth:`score_retrieved`."""
-        cosines = retrieval.cosines_of_several(retrievals, self.reference_queries, self.reference_pool)
+        cosines = retrieval.cosines_of_several(
+            retrievals, self.reference_queries, self.reference_pool
+        )
         all_scores = []
         for positions, cosines_of_retrieved in zip(retrievals, cosines, strict=True):
-            scores = retrieval.score(positions, cosines_of_retrieved, self.query_labels, self.pool_labels, self.weights)
+            scores = retrieval.score(
+                positions, cosines_of_retrieved, self.query_labels, self.pool_labels, self.weights
+            )
             retrieved = positions[self.readable].astype(np.int32)
             all_scores.append(replace(scores, retrieved=retrieved))
         return all_scores
@@ -139,8 +151,13 @@ class EvaluationSet(ScoredSet):
         """Return the sentences that points retrieve for the readable queries; ``scores`` must contain them."""
         retrieved = [point.retrieved for point in scores.values() if point.retrieved is not None]
         queries = self.reference_queries[self.readable]
-        cosines = [retrieval.cosines_of_retrieved(positions, queries, self.reference_pool) for positions in retrieved]
-        return Reading(tuple(scores), self.pool[np.stack(retrieved)], np.stack(cosines).astype(np.float32))
+        cosines = [
+            retrieval.cosines_of_retrieved(positions, queries, self.reference_pool)
+            for positions in retrieved
+        ]
+        return Reading(
+            tuple(scores), self.pool[np.stack(retrieved)], np.stack(cosines).astype(np.float32)
+        )
 
 
 def _score(name: str, values: Float64Array) -> Score:

@@ -28,7 +28,9 @@ def rows_of(measures: DataMeasures, seed: int) -> list[MeasuredValue]:
     return rows
 
 
-def _retrieval_rows(geometry: Geometry, tuned: Measured, base: Measured | None, seed: int) -> Iterator[MeasuredValue]:
+def _retrieval_rows(
+    geometry: Geometry, tuned: Measured, base: Measured | None, seed: int
+) -> Iterator[MeasuredValue]:
     errors = tuned.errors
     num_pairs = errors.num_pairs
     if base is None:
@@ -46,7 +48,9 @@ def _retrieval_rows(geometry: Geometry, tuned: Measured, base: Measured | None, 
     for name, values in tuned.by_query.items():
         base_values = base.by_query[name]
         change = changes.bootstrap_means(base_values, values, seed)
-        yield MeasuredValue(name, geometry, float(values.mean()), float(base_values.mean()), *_interval(change))
+        yield MeasuredValue(
+            name, geometry, float(values.mean()), float(base_values.mean()), *_interval(change)
+        )
 
 
 def _interval(change: Change | None) -> tuple[float, float] | tuple[None, None]:
@@ -65,7 +69,9 @@ def _tested(
     return MeasuredValue(measure, geometry, share, base, low, high, pairs, z)
 
 
-def _pair_rows(geometry: Geometry, tuned: Measured, base: Measured | None, seed: int) -> Iterator[MeasuredValue]:
+def _pair_rows(
+    geometry: Geometry, tuned: Measured, base: Measured | None, seed: int
+) -> Iterator[MeasuredValue]:
     relations, ranking = tuned.relations, tuned.ranking
     errors = tuned.errors
     for position, number in enumerate(ranking.groups.tolist()):
@@ -82,7 +88,10 @@ def _pair_rows(geometry: Geometry, tuned: Measured, base: Measured | None, seed:
             continue
         in_group = relations.group == number
         change = changes.bootstrap_pair_file(
-            base.closeness[in_group], tuned.closeness[in_group], relations.is_positive[in_group], seed
+            base.closeness[in_group],
+            tuned.closeness[in_group],
+            relations.is_positive[in_group],
+            seed,
         )
         yield _tested(measure, geometry, share, base_share, pairs, change)
 
@@ -99,7 +108,9 @@ def is_tested(measures: DataMeasures) -> bool:
     return num_rarest >= MIN_TESTED
 
 
-def whole_row(measures: DataMeasures, rows: Sequence[MeasuredValue], geometry: Geometry, seed: int) -> MeasuredValue:
+def whole_row(
+    measures: DataMeasures, rows: Sequence[MeasuredValue], geometry: Geometry, seed: int
+) -> MeasuredValue:
     """Return the PND of a source as a whole and its change; ``rows`` are those of :func:`rows_of`.
 
     It is the mean over queries, or the PND of a pair file. The groups of a pair file are resampled as units if there
@@ -113,7 +124,9 @@ def whole_row(measures: DataMeasures, rows: Sequence[MeasuredValue], geometry: G
     change = None
     if num_groups >= MIN_GROUPS:
         change = changes.bootstrap_over_pairs(before, after, seed)
-    return _tested("PND, all groups", geometry, after.over_pairs, before.over_pairs, after.num_pairs, change)
+    return _tested(
+        "PND, all groups", geometry, after.over_pairs, before.over_pairs, after.num_pairs, change
+    )
 
 
 def title(measures: DataMeasures) -> str:
@@ -147,7 +160,18 @@ def table(rows: Sequence[MeasuredValue]) -> TextTable:
             values.setdefault(row.measure, []).append(shown)
         cells = [(measure, *shown_values) for measure, shown_values in values.items()]
         return TextTable(("measure", *GEOMETRIES), tuple(cells), frozenset({"measure"}))
-    columns = ("measure", "by", "base", "model", "I", "difference", "95% interval", "verdict", "Z", "by Z")
+    columns = (
+        "measure",
+        "by",
+        "base",
+        "model",
+        "I",
+        "difference",
+        "95% interval",
+        "verdict",
+        "Z",
+        "by Z",
+    )
     text_columns = frozenset({"measure", "by", "95% interval", "verdict", "by Z"})
     compared_cells = map(_compared_cells, rows)
     return TextTable(columns, tuple(compared_cells), text_columns)

@@ -55,7 +55,9 @@ class Measured:
     @cached_property
     def ranking(self) -> Ranking:
         relations = self.relations
-        return Ranking.of(self.closeness, relations.is_positive, relations.group, relations.num_groups)
+        return Ranking.of(
+            self.closeness, relations.is_positive, relations.group, relations.num_groups
+        )
 
     @cached_property
     def errors(self) -> ErrorCounts:
@@ -90,7 +92,9 @@ class DataMeasures:
     def skipped_groups(self) -> list[str]:
         """Return the names of the groups without positives or without negatives."""
         measured = set(self.ranking.groups.tolist())
-        return [name for number, name in enumerate(self.relations.group_names) if number not in measured]
+        return [
+            name for number, name in enumerate(self.relations.group_names) if number not in measured
+        ]
 
 
 def measure(
@@ -106,7 +110,10 @@ def measure(
         InputError: Before anything is embedded, if a source or an encoder cannot be read, or if no query or group of a
             source has both positives and negatives.
     """
-    needs = [*packages.needs_of_encoder("MODEL", model.config), *packages.needs_of_sources("--data", sources)]
+    needs = [
+        *packages.needs_of_encoder("MODEL", model.config),
+        *packages.needs_of_sources("--data", sources),
+    ]
     if base is not None:
         needs += packages.needs_of_encoder("--base", base.config)
     packages.check(needs)
@@ -114,9 +121,13 @@ def measure(
     for measured_encoder in encoders:
         locate_evaluated(measured_encoder.config, display)
     all_relations = relation_sources.read_all((source, settings) for source in sources)
-    measured = [_measure_all(measured_encoder, all_relations, display) for measured_encoder in encoders]
+    measured = [
+        _measure_all(measured_encoder, all_relations, display) for measured_encoder in encoders
+    ]
     of_base = measured[1] if base is not None else [{} for _ in all_relations]
-    results = [DataMeasures(*values) for values in zip(all_relations, measured[0], of_base, strict=True)]
+    results = [
+        DataMeasures(*values) for values in zip(all_relations, measured[0], of_base, strict=True)
+    ]
     warn_of_skipped(results, display)
     return results
 
@@ -140,7 +151,9 @@ class Embedded:
     rows: Mapping[str, int]
 
     @classmethod
-    def of(cls, loaded: LoadedEncoder, sentences: Iterable[str], side: Side, display: Display) -> "Embedded":
+    def of(
+        cls, loaded: LoadedEncoder, sentences: Iterable[str], side: Side, display: Display
+    ) -> "Embedded":
         rows = {sentence: row for row, sentence in enumerate(dict.fromkeys(sentences))}
         name = loaded.config.name if side == "document" else f"{loaded.config.name}: queries"
         with display.stage(f"measure: {name}") as advance:
@@ -162,10 +175,14 @@ def _measure_all(
     asked = replace(loaded, config=measured_encoder.query_config)
     with unnormalized(loaded.model):
         documents = embed_documents(loaded, all_relations, display)
-        return measure_embedded(asked, documents, all_relations, display, is_symmetric=asked.config == loaded.config)
+        return measure_embedded(
+            asked, documents, all_relations, display, is_symmetric=asked.config == loaded.config
+        )
 
 
-def embed_documents(loaded: LoadedEncoder, all_relations: Sequence[Relations], display: Display) -> Embedded:
+def embed_documents(
+    loaded: LoadedEncoder, all_relations: Sequence[Relations], display: Display
+) -> Embedded:
     """Embed each distinct sentence of all relations as a document."""
     sentences = itertools.chain.from_iterable(relations.sentences for relations in all_relations)
     return Embedded.of(loaded, sentences, "document", display)
@@ -187,11 +204,16 @@ def measure_embedded(
     if not (is_symmetric and asked.is_symmetric):
         first_sentences = []
         for relations in all_relations:
-            first_sentences += [relations.sentences[number] for number in np.unique(relations.first)]
+            first_sentences += [
+                relations.sentences[number] for number in np.unique(relations.first)
+            ]
         queries = Embedded.of(asked, first_sentences, "query", display)
     results = []
     for relations in all_relations:
-        pairs = queries.take(relations, relations.first), documents.take(relations, relations.second)
+        pairs = (
+            queries.take(relations, relations.first),
+            documents.take(relations, relations.second),
+        )
         by_geometry = {}
         for geometry in GEOMETRIES:
             values = closeness(geometry, queries.embeddings, documents.embeddings, pairs)

@@ -114,7 +114,9 @@ class Encoded:
         """Return the same embeddings, with the class probabilities of a head."""
         if head is None:
             return Encoded(self.queries, self.pool)
-        return Encoded(self.queries, self.pool, head.probabilities(self.queries), head.probabilities(self.pool))
+        return Encoded(
+            self.queries, self.pool, head.probabilities(self.queries), head.probabilities(self.pool)
+        )
 
     def truncated(self, width: int) -> "Encoded":
         """Return unit embeddings from the first ``width`` coordinates, without class probabilities.
@@ -191,7 +193,9 @@ def encode(tuned: TunedEncoder, evaluation: ScoredSet) -> Encoded:
     return Encoded(queries, pool).under(tuned.head)
 
 
-def embed_on_both_sides(tuned: TunedEncoder, evaluation: ScoredSet, queries: Float32Array) -> Sides[Float32Array]:
+def embed_on_both_sides(
+    tuned: TunedEncoder, evaluation: ScoredSet, queries: Float32Array
+) -> Sides[Float32Array]:
     """Return the unit embeddings (queries, width) of the split's sentences as queries and as documents.
 
     ``queries`` are the embeddings as queries, which are not computed again.
@@ -202,7 +206,10 @@ def embed_on_both_sides(tuned: TunedEncoder, evaluation: ScoredSet, queries: Flo
 
 
 def measure(
-    tuned: TunedEncoder, evaluation: ScoredSet, keys: Sequence[PointKey], encoded: Encoded | None = None
+    tuned: TunedEncoder,
+    evaluation: ScoredSet,
+    keys: Sequence[PointKey],
+    encoded: Encoded | None = None,
 ) -> dict[PointKey, retrieval.Scores]:
     """Return the per-query scores of these points, in the order of ``keys``.
 
@@ -236,7 +243,9 @@ def score_encoded(
     """Return the per-query scores of points from full embeddings: all kinds but ``interpolate`` and ``truncate``."""
     if isinstance(evaluation, RelationSet):
         weights = [value for _, value in keys]
-        return dict(zip(keys, evaluation.score_sums(encoded.queries, encoded.pool, weights), strict=True))
+        return dict(
+            zip(keys, evaluation.score_sums(encoded.queries, encoded.pool, weights), strict=True)
+        )
     if isinstance(evaluation, SequenceSet):
         return _score_sequence(encoded, evaluation, keys)
     assert isinstance(evaluation, EvaluationSet)
@@ -309,7 +318,9 @@ class _Products:
         return self.query_classes @ self.pool_classes.T
 
 
-def _score_interpolated(tuned: TunedEncoder, evaluation: ScoredSet, key: PointKey) -> retrieval.Scores:
+def _score_interpolated(
+    tuned: TunedEncoder, evaluation: ScoredSet, key: PointKey
+) -> retrieval.Scores:
     _, alpha = key
     assert tuned.interpolated is not None and alpha is not None
     with tuned.interpolated(alpha):

@@ -31,7 +31,9 @@ def check(config: EncoderConfig) -> None:
     check_loadable(config, source)
 
 
-def score(config: EncoderConfig, sentences: Sentences, evaluations: Sequence[EvaluationSet]) -> EncoderScores:
+def score(
+    config: EncoderConfig, sentences: Sentences, evaluations: Sequence[EvaluationSet]
+) -> EncoderScores:
     """Encode and score the queries and the pool of each evaluation set, in this process, on a GPU if available.
 
     The encoder is loaded from its modules' safetensors. Other files in its folder are not opened: the head of a SetFit

@@ -44,7 +44,9 @@ class PairSet:
         """Draw the pairs of a split. The neighbors in dev are those for which ``prepare`` stores the experts' scores."""
         labels = evaluation.query_labels
         vectors = np.asarray(prepared.reference_embeddings.document[evaluation.queries])
-        neighbors, _ = dev_examples.draw("scored_pair", dev_examples.find_neighbors(vectors, labels))
+        neighbors, _ = dev_examples.draw(
+            "scored_pair", dev_examples.find_neighbors(vectors, labels)
+        )
         first, second = neighbors.T
         return cls(evaluation.split, len(labels), neighbors, labels[first] == labels[second])
 
@@ -65,18 +67,26 @@ class PairSet:
         return _cosines(embeddings, self.random)
 
     def measure(
-        self, embeddings: Sides[Float32Array], before: Float32Array | None = None, *, with_intervals: bool
+        self,
+        embeddings: Sides[Float32Array],
+        before: Float32Array | None = None,
+        *,
+        with_intervals: bool,
     ) -> Iterator[Measure]:
         """Yield the measures of an encoder, given its unit embeddings (queries, width) of the sentences on both sides.
 
         ``before`` are the random pairs' cosines before tuning; without them, the divergence is left out.
         """
         if self.same_class.any():
-            yield self._average_precision(self.neighbor_cosines(embeddings), with_intervals=with_intervals)
+            yield self._average_precision(
+                self.neighbor_cosines(embeddings), with_intervals=with_intervals
+            )
         if before is not None:
             after = self.random_cosines(embeddings)
             divergence = pairs.cosine_divergence(before, after)
-            interval = intervals.of_divergence(self.random, before, after) if with_intervals else None
+            interval = (
+                intervals.of_divergence(self.random, before, after) if with_intervals else None
+            )
             yield self._measure(pairs.DIVERGENCE, divergence, interval)
 
     def _average_precision(self, cosines: Float32Array, *, with_intervals: bool) -> Measure:
@@ -85,10 +95,16 @@ class PairSet:
         if with_intervals:
             interval = intervals.of_average_precision(self.neighbors, self.same_class, cosines)
         curve = pairs.precision_recall(self.same_class, cosines).at_equal_steps(CURVE_STEPS)
-        return self._measure(pairs.AVERAGE_PRECISION, area, interval, tuple(curve.round(4).tolist()))
+        return self._measure(
+            pairs.AVERAGE_PRECISION, area, interval, tuple(curve.round(4).tolist())
+        )
 
     def _measure(
-        self, name: str, value: float, interval: Interval | None, curve: tuple[float, ...] | None = None
+        self,
+        name: str,
+        value: float,
+        interval: Interval | None,
+        curve: tuple[float, ...] | None = None,
     ) -> Measure:
         low, high = (None, None) if interval is None else (interval.low, interval.high)
         return Measure(None, None, self.split, name, value, low, high, curve)
@@ -107,4 +123,8 @@ def reference_measures(prepared: Prepared, evaluation: ScoredSet) -> tuple[Measu
         return ()
     documents = np.asarray(prepared.reference_embeddings.document[evaluation.queries])
     embeddings = Sides(evaluation.reference_queries, documents)
-    return tuple(PairSet.of(prepared, evaluation).measure(embeddings, with_intervals=evaluation.split == "test"))
+    return tuple(
+        PairSet.of(prepared, evaluation).measure(
+            embeddings, with_intervals=evaluation.split == "test"
+        )
+    )

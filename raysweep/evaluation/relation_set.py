@@ -72,7 +72,10 @@ class RelationSet(ScoredSet):
         """Return the scores of cos_R + g cos_M for each weight g, or of cos_M for None; embeddings are those of M."""
         tuned = self.closeness(queries, pool)
         reference = self._reference_closeness
-        return [self.score(tuned if weight is None else reference + weight * tuned) for weight in weights]
+        return [
+            self.score(tuned if weight is None else reference + weight * tuned)
+            for weight in weights
+        ]
 
 
 def scored_set(prepared: Prepared, split: ScoredSplit, config: EvaluationConfig) -> ScoredSet:

@@ -115,7 +115,9 @@ def score_files(
         lengths = np.linalg.norm(tuned, axis=1, keepdims=True)
         frozen = tuned / np.maximum(lengths, SHORTEST)
     else:
-        frozen = _embed(reference or model, "reference", queries.texts, pool.texts, display, unit=True)
+        frozen = _embed(
+            reference or model, "reference", queries.texts, pool.texts, display, unit=True
+        )
     return _score(tuned, frozen, queries.labels, pool.labels, settings)
 
 
@@ -170,24 +172,36 @@ def _read(source: str, split: str, files: LabeledFiles) -> _Labeled:
 
 
 def _sample_pool(
-    files: LabeledFiles, train: _Labeled, num_queries: int, settings: RetrievalSettings, display: Display
+    files: LabeledFiles,
+    train: _Labeled,
+    num_queries: int,
+    settings: RetrievalSettings,
+    display: Display,
 ) -> _Labeled:
     """Return the rows to retrieve from, or raise InputError if a k exceeds their number."""
     num_train = len(train.texts)
     if settings.num_pool is not None and settings.num_pool > num_train:
-        display.warn(f"--num-pool is {settings.num_pool}; using all {num_train} rows of {files.train}")
-    rows = retrieval.sample_pool(num_train, num_queries, size=settings.num_pool, seed=settings.pool_seed)
+        display.warn(
+            f"--num-pool is {settings.num_pool}; using all {num_train} rows of {files.train}"
+        )
+    rows = retrieval.sample_pool(
+        num_train, num_queries, size=settings.num_pool, seed=settings.pool_seed
+    )
     for k in settings.ks:
         retrieval.check_k(k, len(rows))
     return train.take(rows)
 
 
-def _check_labels(files: LabeledFiles, train: _Labeled, queries: _Labeled, display: Display) -> None:
+def _check_labels(
+    files: LabeledFiles, train: _Labeled, queries: _Labeled, display: Display
+) -> None:
     """Reject labels for which polarity is undefined, and warn of suspicious ones."""
     train_labels = sorted(set(train.labels))
     if len(train_labels) == 1:
         only_label = train_labels[0]
-        raise InputError(f"{files.train}: every row has the label {only_label!r}; polarity needs at least two classes")
+        raise InputError(
+            f"{files.train}: every row has the label {only_label!r}; polarity needs at least two classes"
+        )
     spellings = sorted(train.spellings | queries.spellings)
     if merged := sources.describe_merged_labels(spellings):
         display.warn(merged)
@@ -202,7 +216,9 @@ def _check_labels(files: LabeledFiles, train: _Labeled, queries: _Labeled, displ
     _check_query_labels(files, queries, train_labels, display)
 
 
-def _check_query_labels(files: LabeledFiles, queries: _Labeled, train_labels: list[str], display: Display) -> None:
+def _check_query_labels(
+    files: LabeledFiles, queries: _Labeled, train_labels: list[str], display: Display
+) -> None:
     """Warn if some queries have labels that train lacks, whose polarity is 0; raise InputError if all do."""
     known = set(train_labels)
     unknown_rows = [row for row, label in enumerate(queries.labels) if label not in known]
@@ -217,7 +233,9 @@ def _check_query_labels(files: LabeledFiles, queries: _Labeled, train_labels: li
     num_queries = len(queries.labels)
     if num_unknown == num_queries:
         raise InputError(f"{files.test}: no row has a label of train: {example}")
-    display.warn(f"{files.test}: {num_unknown} of {num_queries} rows have labels that are not in train: {example}")
+    display.warn(
+        f"{files.test}: {num_unknown} of {num_queries} rows have labels that are not in train: {example}"
+    )
 
 
 def _embed(

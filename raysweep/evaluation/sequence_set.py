@@ -78,4 +78,6 @@ class SequenceSet(ScoredSet):
 def join_scores(scores: Sequence[retrieval.Scores]) -> retrieval.Scores:
     """Return the scores of all queries of several sets, in order."""
     first, *_ = scores
-    return retrieval.Scores({name: np.concatenate([part[name] for part in scores]) for name in first.named})
+    return retrieval.Scores(
+        {name: np.concatenate([part[name] for part in scores]) for name in first.named}
+    )

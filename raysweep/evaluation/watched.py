@@ -57,7 +57,9 @@ class WatchedRelations:
             raise InputError(f"{repeated[0]}: is given twice; allowed: different sources")
         num_of_target = len(relation_sources.read_all(of_target))
         if num_of_target > 1:
-            raise InputError(f"{names[0]}: has {num_of_target} negative labels; allowed for the target: one")
+            raise InputError(
+                f"{names[0]}: has {num_of_target} negative labels; allowed for the target: one"
+            )
         relations = relation_sources.read_all([*of_target, *sources])
         return cls(relations, target is not None, seed)
 
@@ -82,7 +84,9 @@ class WatchedRelations:
         of_sets = values[1:] if self.has_target else values
         by_cosine = [value["cosine"] for value in of_sets]
         return watched_score(
-            value.errors.mean_over_groups if value.relations.kind == "retrieval" else value.errors.over_pairs
+            value.errors.mean_over_groups
+            if value.relations.kind == "retrieval"
+            else value.errors.over_pairs
             for value in by_cosine
         )
 
@@ -93,13 +97,20 @@ class WatchedRelations:
         for relations in self.relations:
             texts = [relations.name, relations.kind, *relations.sentences, *relations.group_names]
             hashed.update("\0".join(texts).encode(errors="surrogatepass"))
-            for array in (relations.first, relations.second, relations.is_positive, relations.group):
+            for array in (
+                relations.first,
+                relations.second,
+                relations.is_positive,
+                relations.group,
+            ):
                 hashed.update(array.tobytes())
         return hashed.hexdigest()
 
     def compare(self, tuned: MeasuredRelations, base: MeasuredRelations) -> Watched:
         """Return the values of the tuned encoder and their changes from those of the base encoder."""
-        measures = [DataMeasures(*values) for values in zip(self.relations, tuned, base, strict=True)]
+        measures = [
+            DataMeasures(*values) for values in zip(self.relations, tuned, base, strict=True)
+        ]
         sets = [_watched_set(values, self.seed) for values in measures]
         if not self.has_target:
             return Watched(tuple(sets))
@@ -118,7 +129,9 @@ def _watched_set(measures: DataMeasures, seed: int) -> WatchedSet:
         left_out=relations.num_left_out,
         pairs=errors.num_pairs,
         values=tuple(values),
-        whole=tuple(measure_tables.whole_row(measures, values, geometry, seed) for geometry in GEOMETRIES),
+        whole=tuple(
+            measure_tables.whole_row(measures, values, geometry, seed) for geometry in GEOMETRIES
+        ),
     )
 
 
@@ -141,7 +154,9 @@ def measure_untuned(
         return documents, measure_embedded(loaded, documents, relations, display)
 
 
-def warn_of_untested(relations: WatchedRelations, values: MeasuredRelations, display: Display) -> None:
+def warn_of_untested(
+    relations: WatchedRelations, values: MeasuredRelations, display: Display
+) -> None:
     """Print a warning for each set with parts that cannot be measured, and for each set that is too small to be tested."""
     measures = [DataMeasures(*both) for both in zip(relations.relations, values, strict=True)]
     warn_of_skipped(measures, display)

@@ -96,20 +96,26 @@ def export(  # noqa: PLR0913 (the options of the command)
     summary = summary_of(run)
     if point.partition("=")[0] == PROBE:
         if as_adapter or conditions or data_set is not None:
-            raise InputError(f"--point is {point}; allowed with --adapter, --where, --prefer or --data-set: no probe")
+            raise InputError(
+                f"--point is {point}; allowed with --adapter, --where, --prefer or --data-set: no probe"
+            )
         return _export_probe(run, summary, point, to, hub_name)
     member = _choose(run, summary, point, conditions)
     chosen = member.dev
     data_set_number = sub_embedding.find_data_set(summary.results.info.tasks, data_set)
     settings = read_settings(run, summary.results)
     encoders = RunEncoders.of(run)
-    model, embed = _build(run, chosen, encoders, as_adapter=as_adapter, data_set_number=data_set_number)
+    model, embed = _build(
+        run, chosen, encoders, as_adapter=as_adapter, data_set_number=data_set_number
+    )
     try:
         data = DataConfig.model_validate(settings["data"])
         pool_seed = int(settings["evaluation"]["pool_seed"])
         unmeasured = [name for name in settings["guards"] if name not in member.guards]
     except (ValidationError, KeyError, TypeError, ValueError):
-        raise InputError(f"{run.location}/{SETTINGS}: missing or damaged; put back the run's own file") from None
+        raise InputError(
+            f"{run.location}/{SETTINGS}: missing or damaged; put back the run's own file"
+        ) from None
     replicate = _replicate_of(run, chosen.trial)
     facts = CardFacts(
         summary,
@@ -133,7 +139,9 @@ def export(  # noqa: PLR0913 (the options of the command)
     if member not in (*summary.members, *summary.labeled):
         written += "; it is not on the front"
     if chosen.kind == LABELED:
-        written += f": it embeds queries; {CARD} shows how to embed the pool, whose labels are known"
+        written += (
+            f": it embeds queries; {CARD} shows how to embed the pool, whose labels are known"
+        )
     return ". ".join([written, *model_card.guard_warnings(facts)])
 
 
@@ -147,7 +155,9 @@ def _export_probe(run: Folder, summary: Summary, name: str, to: Path, hub_name: 
     settings = read_settings(run, summary.results)
     head = fit_again(run, settings, chosen)
     encoders = RunEncoders.of(run)
-    first, second = (_load(encoders.reference, encoders.reference_identity, "reference") for _ in range(2))
+    first, second = (
+        _load(encoders.reference, encoders.reference_identity, "reference") for _ in range(2)
+    )
     key: PointKey = ("class_concat", chosen.value)
     model = joined_encoder.build(key, first, second, head)
     _set_prompts(model, encoders.reference_prompts)
@@ -166,7 +176,11 @@ def _export_probe(run: Folder, summary: Summary, name: str, to: Path, hub_name: 
 def _find_probe(summary: Summary, name: str) -> Point:
     """Return the probe's point with this name on dev; a sequence's probes, one per data set, have no names."""
     results = summary.results
-    probes = {key_name(point.key): point for point in results.points if point.kind == PROBE and point.split == "dev"}
+    probes = {
+        key_name(point.key): point
+        for point in results.points
+        if point.kind == PROBE and point.split == "dev"
+    }
     if results.info.tasks:
         probes = {}
     if name not in probes:
@@ -212,7 +226,12 @@ class _PointModel(NamedTuple):
 
 
 def _build(
-    run: Folder, chosen: Point, encoders: RunEncoders, *, as_adapter: bool = False, data_set_number: int | None = None
+    run: Folder,
+    chosen: Point,
+    encoders: RunEncoders,
+    *,
+    as_adapter: bool = False,
+    data_set_number: int | None = None,
 ) -> _PointModel:
     weights, head = _read_weights(run, chosen)
     if as_adapter:
@@ -242,7 +261,9 @@ class _Encoder(NamedTuple):
     embed: Callable[..., Embeddings]
 
 
-def _build_encoder(chosen: Point, tuned: "SentenceTransformer", head: Head | None, encoders: RunEncoders) -> _Encoder:
+def _build_encoder(
+    chosen: Point, tuned: "SentenceTransformer", head: Head | None, encoders: RunEncoders
+) -> _Encoder:
     """Build the model of a point from a tuned encoder that embeds both sides alike."""
     if chosen.kind in joined_encoder.KINDS:
         reference = _load_reference(encoders, chosen)
@@ -295,14 +316,18 @@ def _build_pair(chosen: Point, weights: TrainedWeights, encoders: RunEncoders) -
     return _PointModel(model, embeds.map(lambda source: partial(source[0], prompt=source[1])))
 
 
-def _build_query_encoder(chosen: Point, tuned: "SentenceTransformer", encoders: RunEncoders) -> _PointModel:
+def _build_query_encoder(
+    chosen: Point, tuned: "SentenceTransformer", encoders: RunEncoders
+) -> _PointModel:
     """Build the model of a trial that tuned only the query encoder."""
     reference = _load(encoders.reference, encoders.reference_identity, "reference")
     prompts = Sides(encoders.prompts.query, encoders.reference_prompts.document)
     embed_query = partial(encoder.embed_texts, tuned, prompt=prompts.query)
     if chosen.value is not None:
         if encoders.reference_prompts.query != prompts.query:
-            raise InputError(f"{chosen.name} cannot be exported: the reference encoder has another prompt for queries")
+            raise InputError(
+                f"{chosen.name} cannot be exported: the reference encoder has another prompt for queries"
+            )
         embed_query = partial(_embed_sum, chosen.value, (tuned, reference), prompt=prompts.query)
     model = router.build_query_encoder(chosen.key, tuned, reference)
     model.prompts = tuned.prompts
@@ -341,7 +366,9 @@ def _choose(run: Folder, summary: Summary, point: str, conditions: Sequence[str]
         raise InputError(f"{run.location}: no trial finished a rung; nothing to export")
     if conditions:
         return _choose_by_conditions(run, summary, point, conditions)
-    wanted = point.removesuffix(":plain").replace("(", "=").replace(")", "")  # the notation of the report's table
+    wanted = (
+        point.removesuffix(":plain").replace("(", "=").replace(")", "")
+    )  # the notation of the report's table
     names = []
     for member in members:
         is_marked = (wanted == "knee" and member.is_knee) or (wanted == "best" and member.is_best)
@@ -355,11 +382,15 @@ def _choose(run: Folder, summary: Summary, point: str, conditions: Sequence[str]
             names.append(member.dev.name)
     allowed = ", ".join(["knee", "best", *names[:MAX_NAMED]])
     if len(names) > MAX_NAMED:
-        allowed += f" and {len(names) - MAX_NAMED} more, listed by {format_command('show', run.location)}"
+        allowed += (
+            f" and {len(names) - MAX_NAMED} more, listed by {format_command('show', run.location)}"
+        )
     raise InputError(f"--point {wanted}: not on the front; allowed: {allowed}")
 
 
-def _choose_by_conditions(run: Folder, summary: Summary, point: str, conditions: Sequence[str]) -> Member:
+def _choose_by_conditions(
+    run: Folder, summary: Summary, point: str, conditions: Sequence[str]
+) -> Member:
     """Return the knee or the best point among the front's members that meet the conditions.
 
     If no member meets them, choose among all points whose weights were kept: those of rungs that have a member.
@@ -371,11 +402,15 @@ def _choose_by_conditions(run: Folder, summary: Summary, point: str, conditions:
     chosen = choice.choose(summary, selection)
     if not chosen.candidates:
         everything = replace(selection, everything=True)
-        chosen = choice.choose(summary, everything, lambda point: run.exists(_folder_of_weights(point)))
+        chosen = choice.choose(
+            summary, everything, lambda point: run.exists(_folder_of_weights(point))
+        )
     if not chosen.candidates:
         raise InputError(chosen.why_none)
     [candidate] = chosen.candidates
-    return candidate.member or Member(candidate.dev, candidate.test, False, False, candidate.is_feasible)
+    return candidate.member or Member(
+        candidate.dev, candidate.test, False, False, candidate.is_feasible
+    )
 
 
 def _read_weights(run: Folder, chosen: Point) -> tuple[TrainedWeights, Head | None]:
@@ -426,11 +461,15 @@ def _load_reference(encoders: RunEncoders, chosen: Point) -> "SentenceTransforme
     """Load the reference encoder, for a point that includes it."""
     model, reference = encoders.model, encoders.reference
     if (reference.prompt, reference.max_tokens) != (model.prompt, model.max_tokens):
-        raise InputError(f"{chosen.name} cannot be exported: the reference encoder has another prompt or max_tokens")
+        raise InputError(
+            f"{chosen.name} cannot be exported: the reference encoder has another prompt or max_tokens"
+        )
     return _load(reference, encoders.reference_identity, "reference")
 
 
-def _load(config: EncoderConfig, identity: str, role: Literal["tuned", "reference"]) -> "SentenceTransformer":
+def _load(
+    config: EncoderConfig, identity: str, role: Literal["tuned", "reference"]
+) -> "SentenceTransformer":
     source = locate(config)
     if source.identity != identity:
         reason = "its frozen weights are needed" if role == "tuned" else "the point includes it"
@@ -455,7 +494,11 @@ def _set_prompts(model: "SentenceTransformer", prompts: Sides[str]) -> None:
     default = "query" if prompts.is_shared else "document"
     model.default_prompt_name = default if prompts.document else None
     for module in model.modules():
-        for name in ("query_expansion", "query_length", "document_length"):  # the setters require this order
+        for name in (
+            "query_expansion",
+            "query_length",
+            "document_length",
+        ):  # the setters require this order
             if hasattr(module, name):
                 setattr(module, name, None)
 
@@ -465,7 +508,9 @@ def _sample_sentences(run: Folder) -> list[str]:
 
     They include capitals, accents, and a text that most models truncate.
     """
-    sentences = _read_sentences(run) or [row.text for row in demo.generate(num_train=NUM_SENTENCES, num_test=0)[0]]
+    sentences = _read_sentences(run) or [
+        row.text for row in demo.generate(num_train=NUM_SENTENCES, num_test=0)[0]
+    ]
     long_text = " ".join(sentences)[:LONG_TEXT]
     return [*sentences, *encoder.PROBES, long_text]
 
@@ -512,11 +557,16 @@ def _embed_sub_joined(
     prompt: str,
 ) -> Embeddings:
     """Return the vectors (sentences, width) of ``concat(value)`` of a data set's sub-embedding and the reference."""
-    return _concatenate(value, embed(sentences, prompt=prompt), encoder.embed_texts(reference, sentences, prompt))
+    return _concatenate(
+        value, embed(sentences, prompt=prompt), encoder.embed_texts(reference, sentences, prompt)
+    )
 
 
 def _embed_sum(
-    value: float, models: "tuple[SentenceTransformer, SentenceTransformer]", sentences: Sequence[str], prompt: str
+    value: float,
+    models: "tuple[SentenceTransformer, SentenceTransformer]",
+    sentences: Sequence[str],
+    prompt: str,
 ) -> Embeddings:
     """Return e_R + value * e_M of sentences, scaled to unit length: (sentences, width)."""
     tuned, reference = (encoder.embed_texts(model, sentences, prompt) for model in models)
@@ -580,12 +630,16 @@ def _verify(folder: Path, expected: _Expected, to: Path) -> float:
         with encoder.without_progress_bars():
             model = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
             for method in (model.encode, model.encode_query, model.encode_document):
-                embeddings[method.__name__] = method(list(expected.sentences), show_progress_bar=False)
+                embeddings[method.__name__] = method(
+                    list(expected.sentences), show_progress_bar=False
+                )
     except Exception as error:  # loading may fail in any layer below
         reason = " ".join(str(error).split())[:300]
         raise InputError(f"{to}: not written: the saved model cannot be loaded: {reason}") from None
     for name, vectors in embeddings.items():
-        difference = expected.find_difference(vectors, "query" if name == "encode_query" else "document")
+        difference = expected.find_difference(
+            vectors, "query" if name == "encode_query" else "document"
+        )
         if difference:
             raise InputError(f"{to}: not written: {name} of the saved model {difference}")
     if model.similarity_fn_name != expected.similarity:

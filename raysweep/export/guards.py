@@ -36,7 +36,9 @@ class Guard:
         """
         if config.kind == "retrieval":
             return cls(name, config, _retrieval(config))
-        from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
+        from sentence_transformers.sentence_transformer.evaluation import (
+            EmbeddingSimilarityEvaluator,
+        )
 
         assert config.pairs is not None
         files = sources.pieces(config.pairs)
@@ -44,8 +46,12 @@ class Guard:
         gold = pairs.gold.tolist()
         left_out = ""
         if len(gold) < pairs.num_pairs:
-            left_out = f"{len(gold)} of {pairs.num_pairs} pairs have a score; the others are left out"
-        evaluator = partial(EmbeddingSimilarityEvaluator, pairs.first, pairs.second, gold, write_csv=False)
+            left_out = (
+                f"{len(gold)} of {pairs.num_pairs} pairs have a score; the others are left out"
+            )
+        evaluator = partial(
+            EmbeddingSimilarityEvaluator, pairs.first, pairs.second, gold, write_csv=False
+        )
         return cls(name, config, evaluator, left_out)
 
     def score(self, model: Any) -> tuple[str, float]:
@@ -114,7 +120,11 @@ def _without_name(name: str, error: InputError) -> str:
 
 
 def _as_input_error(place: str, error: Exception) -> InputError:
-    return error if isinstance(error, InputError) else InputError(f"{place}: {type(error).__name__}: {error}")
+    return (
+        error
+        if isinstance(error, InputError)
+        else InputError(f"{place}: {type(error).__name__}: {error}")
+    )
 
 
 def _retrieval(config: GuardConfig) -> Callable[[], Any]:
@@ -141,7 +151,9 @@ def _texts(file: str) -> dict[str, str]:
     texts: dict[str, str] = {}
     for row, (key, text) in enumerate(_rows(file, ("id", "text")), 1):
         if key in texts:
-            raise InputError(f"{file}: row {row}: id is {key!r}, as in an earlier row; allowed: unique ids")
+            raise InputError(
+                f"{file}: row {row}: id is {key!r}, as in an earlier row; allowed: unique ids"
+            )
         texts[key] = text
     return texts
 
@@ -156,7 +168,9 @@ def _rows(file: str, columns: tuple[str, str]) -> Iterator[tuple[str, str]]:
                 texts = [_as_text(cell) for cell in cells]
                 for column, text in zip(columns, texts, strict=True):
                     if not text.strip():
-                        raise InputError(f"{piece.name}: row {num_rows}: {column} is empty; allowed: a text")
+                        raise InputError(
+                            f"{piece.name}: row {num_rows}: {column} is empty; allowed: a text"
+                        )
                 yield texts[0], texts[1]
     if not num_rows:
         raise InputError(f"{file}: has no rows")

@@ -42,7 +42,9 @@ def push(folder: Path, name: str, *, private: bool) -> str:
 
     token = get_token()
     if token is None:
-        raise InputError(f"{written}: no Hub token found; set HF_TOKEN or run hf auth login, and {later}")
+        raise InputError(
+            f"{written}: no Hub token found; set HF_TOKEN or run hf auth login, and {later}"
+        )
     disable_progress_bars()
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     api = HfApi(token=token)
@@ -53,7 +55,12 @@ def push(folder: Path, name: str, *, private: bool) -> str:
             raise InputError(
                 f"{written}: the repository already exists and is public; push without --private, or to another name"
             )
-        api.upload_folder(repo_id=name, folder_path=folder, commit_message="Add model", ignore_patterns=list(KEPT_HERE))
+        api.upload_folder(
+            repo_id=name,
+            folder_path=folder,
+            commit_message="Add model",
+            ignore_patterns=list(KEPT_HERE),
+        )
     except InputError:
         raise
     except Exception as error:  # the client passes on all errors of its lower layers

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 KINDS = ("concat", "class_concat", LABELED)  # points of two encoders
 
-BY_PRODUCT = ("class_concat", LABELED)  # the norms of their vectors vary, so they are ranked by inner product
+BY_PRODUCT = (
+    "class_concat",
+    LABELED,
+)  # the norms of their vectors vary, so they are ranked by inner product
 
 _FIRST = "cls_token_embeddings"  # key of the first encoder's vector
 
@@ -66,7 +69,9 @@ def unit_modules(model: "SentenceTransformer") -> list[nn.Module]:
     return modules if isinstance(modules[-1], Normalize) else [*modules, Normalize()]
 
 
-def sum_modules(key: PointKey, tuned: "SentenceTransformer", reference: "SentenceTransformer") -> list[nn.Module]:
+def sum_modules(
+    key: PointKey, tuned: "SentenceTransformer", reference: "SentenceTransformer"
+) -> list[nn.Module]:
     """Return modules that embed sentences as e_R + value * e_M, scaled to unit length.
 
     Raises:
@@ -93,12 +98,16 @@ def _joined_modules(
     return [*unit_modules(tuned), first, *_token_tower(key, reference), concatenation]
 
 
-def _check_same_tokens(key: PointKey, tuned: "SentenceTransformer", reference: "SentenceTransformer") -> None:
+def _check_same_tokens(
+    key: PointKey, tuned: "SentenceTransformer", reference: "SentenceTransformer"
+) -> None:
     if not EncoderTraits.of(reference).embeds_tokens:
         raise InputError(
             f"{key_name(key)} cannot be exported: the reference encoder is not a transformer with mean pooling"
         )
-    own_tokenizer, reference_tokenizer = (model.tokenizer.backend_tokenizer.to_str() for model in (tuned, reference))
+    own_tokenizer, reference_tokenizer = (
+        model.tokenizer.backend_tokenizer.to_str() for model in (tuned, reference)
+    )
     if own_tokenizer != reference_tokenizer:
         raise InputError(
             f"{key_name(key)} cannot be exported: the reference encoder and the tuned encoder use different tokenizers"
@@ -133,7 +142,9 @@ def _classifier(head: Head) -> nn.Module:
     """Return a module that maps unit embeddings to class probabilities."""
     weight = torch.from_numpy(head.weight.astype(np.float64)) * head.weight.shape[1] ** 0.5
     bias = torch.from_numpy(head.bias.astype(np.float64))
-    if len(bias) == 2:  # softmax over two classes is a sigmoid of the difference; torch.nn.Softmax() lacks a dim
+    if (
+        len(bias) == 2
+    ):  # softmax over two classes is a sigmoid of the difference; torch.nn.Softmax() lacks a dim
         weight, bias = weight - weight.flip(0), bias - bias.flip(0)
         return linear(weight.float(), bias.float(), nn.Sigmoid(), output=_FIRST)
     return linear(weight.float(), bias.float(), nn.Softmax(), output=_FIRST)
@@ -147,7 +158,10 @@ def _weighting(value: float, first_width: int, reference_width: int) -> nn.Modul
 
 
 def linear(
-    weight: torch.Tensor, bias: torch.Tensor, activation: nn.Module, output: str = "sentence_embedding"
+    weight: torch.Tensor,
+    bias: torch.Tensor,
+    activation: nn.Module,
+    output: str = "sentence_embedding",
 ) -> nn.Module:
     """Return a dense layer with these weights (outputs, inputs) and biases (outputs,)."""
     from sentence_transformers.sentence_transformer.modules import Dense

@@ -43,7 +43,8 @@ PICTURE = "front.png"
 _TASK = "retrieval of sentences of the same class that are close in meaning"
 _TASK_OF_RELATIONS = "retrieval of the documents of a query"
 _DEMO_DATA = "demo (sentences that raysweep generates by a grammar)"
-_TRAINING = "\n## Training Details\n"  # a heading of the library's card; the front is inserted before it
+# a heading of the library's card; the front is inserted before it
+_TRAINING = "\n## Training Details\n"
 _DOWNLOAD = "# Download from the 🤗 Hub\n"  # in its usage section, which assumes a model on the Hub
 _PLACEHOLDER = "sentence_transformers_model_id"
 
@@ -105,7 +106,9 @@ class CardFacts:
 
     @property
     def trial(self) -> Trial:
-        return next(trial for trial in self.summary.results.trials if trial.trial == self.point.trial)
+        return next(
+            trial for trial in self.summary.results.trials if trial.trial == self.point.trial
+        )
 
     @property
     def config(self) -> TrialConfig:
@@ -182,7 +185,8 @@ def write_probe(  # noqa: PLR0913 (the facts of a card)
     settings = {"k": info.k, "rank_weights": info.rank_weights}
     points = [point for point in summary.results.points if point.key == dev.key]
     evaluators: Any = {
-        RetrievalScores(point.split, "Polarity and Similarity", settings): _metrics(summary, point) for point in points
+        RetrievalScores(point.split, "Polarity and Similarity", settings): _metrics(summary, point)
+        for point in points
     }
     data.eval_results_dict = evaluators
     model.model_card_data = data
@@ -197,7 +201,9 @@ def write_probe(  # noqa: PLR0913 (the facts of a card)
     (folder / CARD).write_text(f"{introduction}\n{origin}{heading}{training}", encoding="utf-8")
 
 
-def _library_card(model: SentenceTransformer, hub_name: str | None, name: str) -> tuple[str, str, str]:
+def _library_card(
+    model: SentenceTransformer, hub_name: str | None, name: str
+) -> tuple[str, str, str]:
     """Return the library's card in three parts: up to the training section, this section's heading, and its content."""
     card = generate_model_card(model)
     if hub_name is None:
@@ -206,7 +212,9 @@ def _library_card(model: SentenceTransformer, hub_name: str | None, name: str) -
     return card.partition(_TRAINING)
 
 
-def _card_data(facts: CardFacts, models: Mapping[str, BaseModel]) -> SentenceTransformerModelCardData:
+def _card_data(
+    facts: CardFacts, models: Mapping[str, BaseModel]
+) -> SentenceTransformerModelCardData:
     point, base = facts.point, models["base"]
     config = facts.trial.config
     data = SentenceTransformerModelCardData(
@@ -227,7 +235,9 @@ def _card_data(facts: CardFacts, models: Mapping[str, BaseModel]) -> SentenceTra
     data.set_best_model_step(point.step or 0)
     loss_class = _loss_class(facts)
     has_citation = not is_own(loss_class) and hasattr(loss_class, "citation")
-    data.set_losses([object.__new__(loss_class)] if has_citation else [])  # only name and citation are read
+    data.set_losses(
+        [object.__new__(loss_class)] if has_citation else []
+    )  # only name and citation are read
     return data
 
 
@@ -273,7 +283,9 @@ def _training_logs(facts: CardFacts) -> list[dict[str, Any]]:
             "Step": rung.step,
             "Training Loss": round(rung.loss, 4),
             "examples": rung.examples_seen,
-            **dict(zip(goals.headings, (round(score, 4) for score in point.pair(goals)), strict=True)),
+            **dict(
+                zip(goals.headings, (round(score, 4) for score in point.pair(goals)), strict=True)
+            ),
         }
         rows.append(row)
     return rows
@@ -282,7 +294,9 @@ def _training_logs(facts: CardFacts) -> list[dict[str, Any]]:
 def _datasets(facts: CardFacts) -> list[dict[str, Any]]:
     """Return the sources of the training sentences in the format of the library's card."""
     sources = [facts.data.train] if isinstance(facts.data.train, str) else facts.data.train
-    columns = [f"<code>{_plain(name)}</code>" for name in (facts.data.text_column, facts.data.label_column)]
+    columns = [
+        f"<code>{_plain(name)}</code>" for name in (facts.data.text_column, facts.data.label_column)
+    ]
     shared = {"columns": columns, "loss": _described_loss(facts)}
     named = [_named_source(source) for source in sources]
     return [{**source, "name": _plain(source["name"]), **shared} for source in named]
@@ -416,12 +430,16 @@ def _intervals_sentence(facts: CardFacts) -> str:
     texts = []
     if summary.uncertainty:
         (level,) = {front.level for front in summary.uncertainty.values()}
-        texts.append(f"In brackets are {level:.0%} intervals over queries; they do not cover the training seed.")
+        texts.append(
+            f"In brackets are {level:.0%} intervals over queries; they do not cover the training seed."
+        )
     if "dev" in summary.uncertainty:
         texts.append("Those on dev are corrected for the selection of the front on dev.")
     for split in summary.splits:
         if split not in summary.uncertainty:
-            texts.append(f"There are no intervals on {split}: {_plain(why_no_intervals(summary, split))}.")
+            texts.append(
+                f"There are no intervals on {split}: {_plain(why_no_intervals(summary, split))}."
+            )
     return " ".join(texts)
 
 
@@ -479,8 +497,12 @@ def _training_rows(facts: CardFacts) -> dict[str, str]:
     lora = facts.config.lora
     if lora is not None:
         place = "in its own file" if facts.is_adapter else "merged into the weights"
-        rows["adapter"] = f"LoRA of rank {lora.rank}, alpha {lora.alpha:g}, targets {lora.targets}, {place}"
-    rung = next(rung for rung in results.rungs if rung.trial == point.trial and rung.step == point.step)
+        rows["adapter"] = (
+            f"LoRA of rank {lora.rank}, alpha {lora.alpha:g}, targets {lora.targets}, {place}"
+        )
+    rung = next(
+        rung for rung in results.rungs if rung.trial == point.trial and rung.step == point.step
+    )
     rows["examples seen"] = f"{rung.examples_seen:,}"
     rows["training seconds"] = f"{rung.seconds:,.0f}"
     seed = trial_seed(info.seed, facts.config, facts.replicate)

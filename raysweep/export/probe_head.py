@@ -37,7 +37,9 @@ def fit_again(run: Folder, settings: Mapping[str, Any], point: Point) -> Head:
     assert isinstance(dev, EvaluationSet) and point.value is not None
     head = probe.fit_prepared(prepared, seed, dev if config.points.calibrate else None)
     if head is None:
-        raise InputError(f"{run.location}: its probe cannot be fitted again, since the artifacts have changed")
+        raise InputError(
+            f"{run.location}: its probe cannot be fitted again, since the artifacts have changed"
+        )
     scores = probe.score(head, dev, [point.value])[point.value]
     for name in ("polarity", "similarity"):
         difference = abs(scores.mean(name) - point[name])

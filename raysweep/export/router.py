@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
-def build(models: "Sides[SentenceTransformer]", similarity: Literal["cosine", "dot"]) -> "SentenceTransformer":
+def build(
+    models: "Sides[SentenceTransformer]", similarity: Literal["cosine", "dot"]
+) -> "SentenceTransformer":
     """Return a model with the modules of the query and document encoders."""
     modules: Sides[list[nn.Module]] = models.map(lambda model: list(model.children()))
     return _route(modules, similarity)
@@ -40,7 +42,9 @@ def build_query_encoder(
     return _route(Sides(query_modules, joined_encoder.unit_modules(reference)), "cosine")
 
 
-def _route(modules: Sides[list[nn.Module]], similarity: Literal["cosine", "dot"]) -> "SentenceTransformer":
+def _route(
+    modules: Sides[list[nn.Module]], similarity: Literal["cosine", "dot"]
+) -> "SentenceTransformer":
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Router
 

@@ -57,7 +57,11 @@ def build(base: "SentenceTransformer", layers: Sequence[Layer]) -> "SentenceTran
 
 
 def embed(
-    base: "SentenceTransformer", adapter: SubEmbeddings, number: int, sentences: Sequence[str], prompt: str
+    base: "SentenceTransformer",
+    adapter: SubEmbeddings,
+    number: int,
+    sentences: Sequence[str],
+    prompt: str,
 ) -> Float32Array:
     """Return the sub-embeddings (sentences, width) of a data set, as a run scores them."""
     embeddings = torch.from_numpy(encoder.embed_texts(base, sentences, prompt))

@@ -42,7 +42,12 @@ FIGURE_FILE = "report/watch.png"
 
 
 def watch_run(
-    run: Folder, target: str, sources: Sequence[str], settings: RelationSettings, geometry: Geometry, display: Display
+    run: Folder,
+    target: str,
+    sources: Sequence[str],
+    settings: RelationSettings,
+    geometry: Geometry,
+    display: Display,
 ) -> list[WatchedRung]:
     """Measure the last stored rung of each trial on the target and on watched sources, and write JSON and a figure.
 
@@ -53,8 +58,12 @@ def watch_run(
     results = load(run)
     encoders = RunEncoders.of(run)
     trials = _tuned_trials(run, results, encoders, display)
-    relations = WatchedRelations.read((target, settings), [(source, settings) for source in sources], settings.seed)
-    base = LoadedEncoder.load(encoders.model, identity=encoders.model_identity, device=encoder.best_device())
+    relations = WatchedRelations.read(
+        (target, settings), [(source, settings) for source in sources], settings.seed
+    )
+    base = LoadedEncoder.load(
+        encoders.model, identity=encoders.model_identity, device=encoder.best_device()
+    )
     rungs = watch(base, trials, relations, display)
     text = json.dumps(watched_trials.as_json(rungs), indent=1)
     run.keep(JSON_FILE, f"{text}\n".encode())
@@ -87,7 +96,9 @@ def watch(
         prompts = str(trial.config.prompt)
         if prompts not in untuned:
             config = trial.config.model_copy(update={"name": base.config.name})
-            untuned[prompts] = measure_untuned(replace(base, config=config), relations.relations, display)
+            untuned[prompts] = measure_untuned(
+                replace(base, config=config), relations.relations, display
+            )
             if len(untuned) == 1:
                 warn_of_untested(relations, untuned[prompts][1], display)
         documents, before = untuned[prompts]
@@ -102,24 +113,35 @@ def watch(
     return rungs
 
 
-def _tuned_trials(run: Folder, results: Results, encoders: RunEncoders, display: Display) -> list[TunedTrial]:
+def _tuned_trials(
+    run: Folder, results: Results, encoders: RunEncoders, display: Display
+) -> list[TunedTrial]:
     """Return the last rung of each trial whose weights are stored, by learning rate."""
     last: dict[int, Point] = {}
     of_trials = set()
     for point in results.points:
-        if point.split != "dev" or point.trial is None or point.step is None or point.kind not in OWN_KINDS:
+        if (
+            point.split != "dev"
+            or point.trial is None
+            or point.step is None
+            or point.kind not in OWN_KINDS
+        ):
             continue
         of_trials.add(point.trial)
         if run.exists(f"{point_folder(point.trial, point.step)}/trained.safetensors"):
             last[point.trial] = point
     if not last:
-        raise InputError(f"{run.location}: no weights are stored; allowed: a run with the weights of its front")
+        raise InputError(
+            f"{run.location}: no weights are stored; allowed: a run with the weights of its front"
+        )
     num_missing = len(of_trials) - len(last)
     if num_missing:
         display.warn(
             f"{num_missing} of {len(of_trials)} trials are not measured: only the weights of the front are stored"
         )
-    configs = {trial.trial: trial_config(trial.config) for trial in results.trials if trial.trial in last}
+    configs = {
+        trial.trial: trial_config(trial.config) for trial in results.trials if trial.trial in last
+    }
     trials = [
         TunedTrial(
             number,

@@ -37,7 +37,9 @@ def concave_hull(points: ArrayLike) -> NDArray[np.int64]:
     return np.array(vertices, dtype=np.int64)
 
 
-def hull_area(points: ArrayLike, reference: Sequence[float], minimum: Sequence[float] = NO_MINIMUM) -> float:
+def hull_area(
+    points: ArrayLike, reference: Sequence[float], minimum: Sequence[float] = NO_MINIMUM
+) -> float:
     """Return the exact area that the concave hull of the points (n, 2) dominates above ``reference`` (2,).
 
     Only the part of the hull with P and S of at least ``minimum`` (2,) counts.
@@ -66,7 +68,9 @@ def _clip(hull: Float64Array, floor: Float64Array) -> Float64Array:
     min_polarity, min_similarity = floor
     begin = max(min_polarity, polarity[0])
     end = polarity[-1]
-    if similarity[-1] < min_similarity:  # np.interp needs ascending coordinates, and S decreases as P increases
+    if (
+        similarity[-1] < min_similarity
+    ):  # np.interp needs ascending coordinates, and S decreases as P increases
         rising_similarity = similarity[::-1]
         falling_polarity = polarity[::-1]
         end = np.interp(min_similarity, rising_similarity, falling_polarity)

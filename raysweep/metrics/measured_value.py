@@ -77,7 +77,11 @@ class MeasuredValue:
 
     def as_json(self) -> dict[str, Any]:
         """Return the value and its change, x100, for :func:`json.dumps`."""
-        values: dict[str, Any] = {"measure": self.measure, "closeness": self.geometry, "value": 100 * self.value}
+        values: dict[str, Any] = {
+            "measure": self.measure,
+            "closeness": self.geometry,
+            "value": 100 * self.value,
+        }
         improvement = self.improvement
         if self.base is None or improvement is None:
             return values

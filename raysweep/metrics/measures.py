@@ -58,7 +58,9 @@ def accuracy(retrieved: Retrieved) -> Float64Array:
     return is_right
 
 
-def vote(labels: npt.NDArray[np.integer], weights: npt.NDArray[np.float64]) -> npt.NDArray[np.integer]:
+def vote(
+    labels: npt.NDArray[np.integer], weights: npt.NDArray[np.float64]
+) -> npt.NDArray[np.integer]:
     """Return the label (queries,) with the largest total weight in each row of ``labels`` (queries, k).
 
     The columns are ranks, best first, with the weights ``weights`` (k,). Ties go to the label that is retrieved first.

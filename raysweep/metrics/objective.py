@@ -16,7 +16,8 @@ class Objective:
 
     polarity_weight: float
     reference_point: Pair
-    similarity_unit: float = 1.0  # factor of S in the objective; 1 / (S of the reference encoder) gives retention
+    # factor of S in the objective; 1 / (S of the reference encoder) gives retention
+    similarity_unit: float = 1.0
     min_polarity: float = 0.0
     min_similarity: float = 0.0
     goals: Goals = GOALS
@@ -52,12 +53,17 @@ class Objective:
     @property
     def feasible_reference_point(self) -> Pair:
         """The reference point for the hypervolume of feasible points."""
-        return max(self.reference_point[0], self.min_polarity), max(self.reference_point[1], self.min_similarity)
+        return max(self.reference_point[0], self.min_polarity), max(
+            self.reference_point[1], self.min_similarity
+        )
 
     def weighted_sum(self, point: Pair) -> float:
         """Return the weighted objective of one point."""
         polarity, similarity = point
-        return self.polarity_weight * polarity + (1 - self.polarity_weight) * self.similarity_unit * similarity
+        return (
+            self.polarity_weight * polarity
+            + (1 - self.polarity_weight) * self.similarity_unit * similarity
+        )
 
     def violation(self, point: Pair) -> float:
         """Return how far the point violates the constraints, or 0 if it satisfies them."""

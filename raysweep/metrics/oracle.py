@@ -85,14 +85,18 @@ def _select_candidates(
     return in_pool_order, in_class
 
 
-def _nearest(cosines: Float64Array, allowed: NDArray[np.bool_], k: int) -> tuple[NDArray[np.int64], Float64Array]:
+def _nearest(
+    cosines: Float64Array, allowed: NDArray[np.bool_], k: int
+) -> tuple[NDArray[np.int64], Float64Array]:
     """Return ascending columns and cosines (queries, k) of each query's k nearest ``allowed`` (queries, pool) sentences."""
     allowed_cosines = np.where(allowed, cosines, -np.inf)
     columns = np.sort(top_k(allowed_cosines, k), axis=1)
     return columns, np.take_along_axis(allowed_cosines, columns, axis=1)
 
 
-def _sum_by_rank(values: NDArray[Any], retrieved: NDArray[np.int64], rank_weights: Float64Array) -> Float64Array:
+def _sum_by_rank(
+    values: NDArray[Any], retrieved: NDArray[np.int64], rank_weights: Float64Array
+) -> Float64Array:
     """Return the rank-weighted sum (queries,) of each query's retrieved values."""
     by_rank = np.take_along_axis(values, retrieved, axis=1)
     total: Float64Array = by_rank @ rank_weights

@@ -96,7 +96,9 @@ def average_precision(same_class: ArrayLike, cosines: ArrayLike) -> float:
     return float(np.diff(recall, prepend=0.0) @ precision)
 
 
-def weighted_average_precision(same_class: ArrayLike, cosines: ArrayLike, weights: ArrayLike) -> Float64Array:
+def weighted_average_precision(
+    same_class: ArrayLike, cosines: ArrayLike, weights: ArrayLike
+) -> Float64Array:
     """Return :func:`average_precision`, (m,), counting each pair as often as its weight in ``weights`` (m, n).
 
     It is NaN if no same-class pair has any weight.
@@ -110,11 +112,15 @@ def weighted_average_precision(same_class: ArrayLike, cosines: ArrayLike, weight
     num_added = np.diff(num_same, axis=1, prepend=0.0)
     areas = (num_added * precision).sum(axis=1)
     totals = num_same[:, -1]
-    result: Float64Array = np.divide(areas, totals, out=np.full_like(areas, np.nan), where=totals > 0)
+    result: Float64Array = np.divide(
+        areas, totals, out=np.full_like(areas, np.nan), where=totals > 0
+    )
     return result
 
 
-def cosine_divergence(before: ArrayLike, after: ArrayLike, weights: ArrayLike | None = None) -> float:
+def cosine_divergence(
+    before: ArrayLike, after: ArrayLike, weights: ArrayLike | None = None
+) -> float:
     """Return the symmetric Kullback-Leibler divergence between two distributions of cosines, in nats.
 
     It is (KL(p, q) + KL(q, p)) / 2 for histograms p and q of ``BINS`` bins with one pseudo-count each. With ``weights``

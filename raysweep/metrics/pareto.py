@@ -67,7 +67,9 @@ def dominated_by(points: ArrayLike, front: ArrayLike) -> NDArray[np.bool_]:
     if not len(array) or not len(rivals):
         return np.zeros(len(array), dtype=np.bool_)
     polarity, similarity = array.T
-    first = np.searchsorted(rivals[:, 0], polarity)  # has the highest S among the rivals with at least this P
+    first = np.searchsorted(
+        rivals[:, 0], polarity
+    )  # has the highest S among the rivals with at least this P
     exists = first < len(rivals)
     last = len(rivals) - 1
     rival = rivals[np.minimum(first, last)]

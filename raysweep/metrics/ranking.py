@@ -44,7 +44,9 @@ class Ranking:
     positives_so_far: Integers
 
     @classmethod
-    def of(cls, closeness: Float64Array, is_positive: Flags, group: Integers, num_groups: int) -> "Ranking":
+    def of(
+        cls, closeness: Float64Array, is_positive: Flags, group: Integers, num_groups: int
+    ) -> "Ranking":
         """Rank candidates (candidates,) within their groups, in O(n log n).
 
         Args:
@@ -77,7 +79,9 @@ class Ranking:
             positives_so_far=np.cumsum(sorted_positive) - positives_before[sorted_groups],
         )
 
-    def sum_over_positives(self, values: Float64Array | Integers, cutoff: int | None = None) -> Float64Array:
+    def sum_over_positives(
+        self, values: Float64Array | Integers, cutoff: int | None = None
+    ) -> Float64Array:
         """Return the sums (measured,) of ``values`` (candidates,) over each group's positives within the cutoff."""
         is_counted = self.is_positive
         if cutoff is not None:
@@ -172,7 +176,9 @@ def _discounts(ranks: Integers) -> Float64Array:
     return discounts
 
 
-def agreement(closeness: Float64Array, other: Float64Array, group: Integers, num_groups: int) -> Float64Array:
+def agreement(
+    closeness: Float64Array, other: Float64Array, group: Integers, num_groups: int
+) -> Float64Array:
     """Return Spearman's rank correlation between two closeness arrays (candidates,) within each group, (num_groups,).
 
     Equal values share their mean rank. The correlation is 1 if both arrays are constant within the group or the group

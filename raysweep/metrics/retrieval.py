@@ -51,10 +51,14 @@ def rank_weights(kind: RankWeights, k: int) -> npt.NDArray[np.float64]:
 def check_k(k: int, num_pool: int, name: str = "k") -> None:
     """Raise InputError unless 1 <= k <= pool size; the message refers to k as ``name``."""
     if not 1 <= k <= num_pool:
-        raise InputError(f"{name} is {k}; allowed: 1 to {num_pool}, the number of sentences in the retrieval pool")
+        raise InputError(
+            f"{name} is {k}; allowed: 1 to {num_pool}, the number of sentences in the retrieval pool"
+        )
 
 
-def sample_pool(num_train: int, num_queries: int, *, size: int | None = None, seed: int = 42) -> npt.NDArray[np.int64]:
+def sample_pool(
+    num_train: int, num_queries: int, *, size: int | None = None, seed: int = 42
+) -> npt.NDArray[np.int64]:
     """Return the positions of the pool's rows within train, shape (min(num_train, size),), in sampled order.
 
     The default size is ``5 * num_queries``. The result equals that of pandas' ``train.sample(size,
@@ -113,7 +117,9 @@ def top_k_of_sums(
     return [top_by_weight[weight] for weight in weights]
 
 
-def _select_largest(values: npt.NDArray[np.floating], bound: npt.NDArray[np.floating], k: int) -> npt.NDArray[np.int64]:
+def _select_largest(
+    values: npt.NDArray[np.floating], bound: npt.NDArray[np.floating], k: int
+) -> npt.NDArray[np.int64]:
     """Return :func:`top_k`, given that each row has at least k values at or above its ``bound`` (rows, 1)."""
     is_candidate = values >= bound
     cells = np.flatnonzero(is_candidate)
@@ -159,7 +165,9 @@ def score(
 
 
 def cosines_of_several(
-    retrieved: Sequence[npt.NDArray[np.integer]], reference_queries: Float32Array, reference_pool: Float32Array
+    retrieved: Sequence[npt.NDArray[np.integer]],
+    reference_queries: Float32Array,
+    reference_pool: Float32Array,
 ) -> list[npt.NDArray[np.float64]]:
     """Return :func:`cosines_of_retrieved` for each retrieval (queries, k), computing shared pairs only once."""
     stacked = np.stack(retrieved)
@@ -200,7 +208,9 @@ def _cosines_of_block(
 
 
 def cosines_of_retrieved(
-    retrieved: npt.NDArray[np.integer], reference_queries: Float32Array, reference_pool: Float32Array
+    retrieved: npt.NDArray[np.integer],
+    reference_queries: Float32Array,
+    reference_pool: Float32Array,
 ) -> npt.NDArray[np.float64]:
     """Return the cosines (queries, k) between each query and the pool rows retrieved for it."""
     cosines = np.empty(retrieved.shape, np.float64)

@@ -68,7 +68,10 @@ class ScoreSpec:
         """Return whether a score is finite and in its range, up to rounding errors; ratios have no range."""
         if not math.isfinite(score):
             return False
-        return self.relative_to is not None or self.minimum - ROUNDING <= score <= self.maximum + ROUNDING
+        return (
+            self.relative_to is not None
+            or self.minimum - ROUNDING <= score <= self.maximum + ROUNDING
+        )
 
 
 WATCHED = "watched"
@@ -76,11 +79,20 @@ WATCHED = "watched"
 
 _SPECS = (
     ScoreSpec("polarity", measures.polarity, symbol="P"),
-    ScoreSpec("similarity", measures.similarity, symbol="S", minimum=-1.0, reference_share=0.5, is_continuous=True),
+    ScoreSpec(
+        "similarity",
+        measures.similarity,
+        symbol="S",
+        minimum=-1.0,
+        reference_share=0.5,
+        is_continuous=True,
+    ),
     ScoreSpec("retention", minimum=-1.0, relative_to="similarity"),
     ScoreSpec("accuracy", measures.accuracy, is_binary=True),
     ScoreSpec("ranking", is_of_relations=True),
-    ScoreSpec("agreement", minimum=-1.0, reference_share=0.5, is_continuous=True, is_of_relations=True),
+    ScoreSpec(
+        "agreement", minimum=-1.0, reference_share=0.5, is_continuous=True, is_of_relations=True
+    ),
     ScoreSpec(WATCHED, reference_share=0.5),
 )
 

@@ -18,7 +18,9 @@ class Staircase:
     def __init__(self, reference_point: Pair, points: Iterable[Pair] = ()) -> None:
         self.reference_point = reference_point
         self.area = 0.0
-        self._steps: list[Pair] = []  # in order of ascending P and descending S, relative to the reference point
+        self._steps: list[
+            Pair
+        ] = []  # in order of ascending P and descending S, relative to the reference point
         self._ends: Float64Array | None = None  # the steps as an array (steps, 2), built on demand
         for point in points:
             self.add(point)
@@ -45,7 +47,9 @@ class Staircase:
         while left and steps[left - 1][1] <= y:
             left -= 1
         gained = self._area_above(left, right, (x, y))
-        if right < len(steps) and steps[right][0] == x:  # the new step replaces a lower one with the same P
+        if (
+            right < len(steps) and steps[right][0] == x
+        ):  # the new step replaces a lower one with the same P
             right += 1
         steps[left:right] = [(x, y)]
         self._ends = None

@@ -17,7 +17,12 @@ LABELS = {"polarity": "polarity P (x100)", "similarity": "similarity S (x100)"}
 
 REFERENCE: dict[str, Any] = {"color": INK, "linestyle": (0, (4, 2)), "linewidth": 1.0}
 LINE: dict[str, Any] = {"marker": "o", "markersize": 4, "linewidth": 1.2}
-DASHED: dict[str, Any] = {"marker": "s", "markersize": 4, "linewidth": 1.2, "linestyle": (0, (3, 1.5))}
+DASHED: dict[str, Any] = {
+    "marker": "s",
+    "markersize": 4,
+    "linewidth": 1.2,
+    "linestyle": (0, (3, 1.5)),
+}
 POINT: dict[str, Any] = {"s": 9, "alpha": 0.55, "linewidths": 0, "zorder": 3}
 BOX: dict[str, Any] = {"color": INK, "linewidth": 0.9}
 MEDIAN: dict[str, Any] = {"color": INK, "linewidth": 1.5}

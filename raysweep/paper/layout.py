@@ -98,9 +98,13 @@ def to_markdown(layout: Layout) -> str:
     """Return the caption followed by the rows, with the best values in bold."""
     titles = tuple(escape_markdown(column.title) for column in layout.columns)
     cells = [column.format(escape_markdown, "**{}**") for column in layout.columns]
-    text = frozenset(title for title, column in zip(titles, layout.columns, strict=True) if column.digits is None)
+    text = frozenset(
+        title for title, column in zip(titles, layout.columns, strict=True) if column.digits is None
+    )
     table = TextTable(titles, tuple(zip(*cells, strict=True)), text)
-    return "\n".join([escape_markdown(layout.caption), "", *markdown_lines(table, escape=str)]) + "\n"
+    return (
+        "\n".join([escape_markdown(layout.caption), "", *markdown_lines(table, escape=str)]) + "\n"
+    )
 
 
 def to_latex(layout: Layout) -> str:

@@ -7,7 +7,13 @@ from raysweep.errors import InputError
 from raysweep.output import ABSENT
 from raysweep.paper import figures
 from raysweep.paper.layout import Column, Layout, NoLayoutError, make_column, mark_best
-from raysweep.paper.model_scores import NUM_EXAMPLES, ModelScores, Scores, all_configurations, column_names
+from raysweep.paper.model_scores import (
+    NUM_EXAMPLES,
+    ModelScores,
+    Scores,
+    all_configurations,
+    column_names,
+)
 from raysweep.paper.points import baseline_points, choose_split, configuration_points
 from raysweep.results.types import ScoredSplit
 from raysweep.uncertainty.differences import Proportion, ZTest, holm, z_test
@@ -36,7 +42,9 @@ _Z_CAPTION = (
 )
 
 
-def by_margin(models: Sequence[ModelScores], score: Score, wanted: ScoredSplit | None = None) -> Layout:
+def by_margin(
+    models: Sequence[ModelScores], score: Score, wanted: ScoredSplit | None = None
+) -> Layout:
     """Return a layout with one row per configuration and one column per model, with the best value in bold.
 
     The reference and the baselines come first. Scores are those of the tuned encoder after its last rung.
@@ -87,7 +95,9 @@ def _last_points(models: Sequence[ModelScores]) -> "pd.DataFrame":
     return points[points["is_last"]]
 
 
-def _add_baselines(models: Sequence[ModelScores], points: "pd.DataFrame", split: ScoredSplit) -> "pd.DataFrame":
+def _add_baselines(
+    models: Sequence[ModelScores], points: "pd.DataFrame", split: ScoredSplit
+) -> "pd.DataFrame":
     """Return the points together with the baselines on a split, by model and position."""
     import pandas as pd
 
@@ -130,7 +140,13 @@ def by_examples(models: Sequence[ModelScores], wanted: ScoredSplit | None = None
         "Polarity P and similarity S (x100) by the number N of examples per rung: mean, standard deviation, minimum and "
         f"maximum over configurations. {measured} Each configuration after its last rung.{_describe_endings(last_points)}"
     )
-    return Layout("by_examples", caption, columns, rows["model"].tolist(), lambda: figures.draw_spreads(points))
+    return Layout(
+        "by_examples",
+        caption,
+        columns,
+        rows["model"].tolist(),
+        lambda: figures.draw_spreads(points),
+    )
 
 
 def _check_counts(models: Sequence[ModelScores]) -> None:
@@ -143,7 +159,11 @@ def _check_counts(models: Sequence[ModelScores]) -> None:
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
             raise NoLayoutError(f"{NUM_EXAMPLES} is {count!r}; allowed: whole numbers above 0")
     if len(counts) < 2:
-        problem = f"has {NUM_EXAMPLES} {counts.pop():,}" if counts else f"lacks a parameter {NUM_EXAMPLES!r}"
+        problem = (
+            f"has {NUM_EXAMPLES} {counts.pop():,}"
+            if counts
+            else f"lacks a parameter {NUM_EXAMPLES!r}"
+        )
         raise NoLayoutError(f"every configuration {problem}; the layout compares several")
 
 
@@ -174,7 +194,9 @@ def by_rung(models: Sequence[ModelScores], wanted: ScoredSplit | None = None) ->
         curves = rows.groupby(["model", "loss"], observed=True)[score]
         is_best = curves.transform(mark_best, DIGITS).astype(bool)
         best_scores = rows[score].tolist()
-        columns.append(Column(f"best {symbol}", score, best_scores, DIGITS, is_best=is_best.tolist()))
+        columns.append(
+            Column(f"best {symbol}", score, best_scores, DIGITS, is_best=is_best.tolist())
+        )
         columns.append(Column("of", f"{score}_of", best_points["text"].tolist()))
     caption = (
         "The best polarity P and the best similarity S (x100) of each loss, rung by rung, and the configurations that reach "
@@ -185,7 +207,9 @@ def by_rung(models: Sequence[ModelScores], wanted: ScoredSplit | None = None) ->
     is_reference = baselines["loss"] == "reference"
     references = baselines[is_reference & (baselines["split"] == split)]
     groups = list(zip(rows["model"], rows["loss"], strict=True))
-    return Layout("by_rung", caption, columns, groups, lambda: figures.draw_curves(rows, references))
+    return Layout(
+        "by_rung", caption, columns, groups, lambda: figures.draw_curves(rows, references)
+    )
 
 
 def by_k(scores: "pd.DataFrame", measured: str = "") -> Layout:
@@ -201,7 +225,9 @@ def by_k(scores: "pd.DataFrame", measured: str = "") -> Layout:
     scores = scores.drop_duplicates()
     repeated = scores[scores.duplicated(["model", "rank_weights", "k"])]
     for row in repeated.itertuples():
-        raise InputError(f"{row.model} has two different rows of k {row.k} with {row.rank_weights} rank weights")
+        raise InputError(
+            f"{row.model} has two different rows of k {row.k} with {row.rank_weights} rank weights"
+        )
     curves = []
     for _, rows_of_kind in scores.groupby("rank_weights", sort=False):
         curves += [curve.sort_values("k") for _, curve in rows_of_kind.groupby("model", sort=False)]
@@ -222,7 +248,9 @@ def by_k(scores: "pd.DataFrame", measured: str = "") -> Layout:
     return Layout("by_k", caption.strip(), columns, groups, lambda: figures.draw_by_k(rows))
 
 
-def z_tests(models: Sequence[ModelScores], against: str, wanted: ScoredSplit | None = None) -> Layout:
+def z_tests(
+    models: Sequence[ModelScores], against: str, wanted: ScoredSplit | None = None
+) -> Layout:
     """Return a layout that compares each baseline's and configuration's P with that of the row ``against``.
 
     Raises:

@@ -18,7 +18,9 @@ from raysweep.results.types import ScoredSplit
 NUM_EXAMPLES = "examples_per_rung"
 """The parameter that papers call N."""
 
-_LOSS_NAMES = {loss.class_path.partition(":")[2]: name for name, loss in reversed(list(LOSSES.items()))}
+_LOSS_NAMES = {
+    loss.class_path.partition(":")[2]: name for name, loss in reversed(list(LOSSES.items()))
+}
 """For each class, the name of its first loss in the table."""
 
 _DISTINCTIONS = ("dataset", "reference", "retrieval", "origin", "place")
@@ -162,7 +164,9 @@ def join_runs(models: Iterable[ModelScores]) -> list[ModelScores]:
     for model in models:
         values = [configuration.values for configuration in model.configurations]
         for index, other in enumerate(joined):
-            is_shared = any(configuration.values in values for configuration in other.configurations)
+            is_shared = any(
+                configuration.values in values for configuration in other.configurations
+            )
             if model.setting and model.setting == other.setting and not is_shared:
                 joined[index] = dataclasses.replace(
                     other,
@@ -212,7 +216,11 @@ def select(models: Iterable[ModelScores], where: Mapping[str, str]) -> list[Mode
         for model in selected:
             configurations = []
             for configuration in model.configurations:
-                value = getattr(model, name) if name in ("model", "dataset") else configuration.values.get(name)
+                value = (
+                    getattr(model, name)
+                    if name in ("model", "dataset")
+                    else configuration.values.get(name)
+                )
                 if value is not None:
                     texts.add(str(value))
                 if _equals(value, wanted):

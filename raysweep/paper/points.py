@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from raysweep.output import ABSENT
 from raysweep.paper.layout import NoLayoutError
-from raysweep.paper.model_scores import NUM_EXAMPLES, Configuration, ModelScores, Scores, column_names
+from raysweep.paper.model_scores import (
+    NUM_EXAMPLES,
+    Configuration,
+    ModelScores,
+    Scores,
+    column_names,
+)
 from raysweep.report.tables import describe
 from raysweep.results.types import ScoredSplit
 
@@ -17,7 +23,17 @@ if TYPE_CHECKING:
 _LOSS_PARAMETERS = ("loss", "margin", "scale")
 
 _SCORES = ("polarity", "similarity", "polarity_std", "similarity_std")
-_COLUMNS = ("model", "position", "loss", "margin", "others", "text", "split", "scores", *_SCORES)  # for baselines
+_COLUMNS = (
+    "model",
+    "position",
+    "loss",
+    "margin",
+    "others",
+    "text",
+    "split",
+    "scores",
+    *_SCORES,
+)  # for baselines
 
 
 @dataclass(frozen=True)
@@ -63,7 +79,9 @@ def name_configurations(models: Sequence[ModelScores]) -> list[Name]:
             varied.append(str(parameter))
     losses_with_scales = set()
     if "scale" in frame:
-        losses_with_scales = {loss for loss, scales in frame["scale"].groupby(losses) if _varies(scales)}
+        losses_with_scales = {
+            loss for loss, scales in frame["scale"].groupby(losses) if _varies(scales)
+        }
     names = []
     for configuration, loss in zip(configurations, losses, strict=True):
         names.append(_name(configuration.values, varied, has_scale=loss in losses_with_scales))
@@ -155,7 +173,10 @@ def baseline_points(models: Sequence[ModelScores]) -> "pd.DataFrame":
                 "others": ABSENT,
                 "text": ABSENT,
             }
-            rows += [{**cells, "split": split, **_score_cells(scores)} for split, scores in by_split.items()]
+            rows += [
+                {**cells, "split": split, **_score_cells(scores)}
+                for split, scores in by_split.items()
+            ]
     return _as_frame(rows, models)
 
 
@@ -193,7 +214,9 @@ def choose_split(
         split = "test" if has_test else "dev"
     num_scored = num_scored_on[split]
     if not num_scored:
-        reasons = [f"; {model.why_no_test} in {model.origin}" for model in models if model.why_no_test]
+        reasons = [
+            f"; {model.why_no_test} in {model.origin}" for model in models if model.why_no_test
+        ]
         why = "".join(reasons)
         raise NoLayoutError(f"no point has scores on {split}{why}")
     names_split = [model.names_split for model in models]

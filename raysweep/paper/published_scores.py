@@ -46,7 +46,9 @@ class PublishedTable:
                 split=split,
                 width=self.width,
                 scores={
-                    "polarity": Score(float(row["polarity"]) / 100, float(row["polarity_std"] or 0) / 100),
+                    "polarity": Score(
+                        float(row["polarity"]) / 100, float(row["polarity_std"] or 0) / 100
+                    ),
                     "similarity": Score(similarity / 100, float(row["similarity_std"] or 0) / 100),
                     "retention": Score(similarity / untuned),
                 },
@@ -65,7 +67,9 @@ def digest(texts: Iterable[str]) -> str:
     Other characters are ignored because copies of the same data set differ in spaces, quotes and accents.
     """
     bare = sorted(
-        "".join(character for character in text.lower() if character.isascii() and character.isalnum())
+        "".join(
+            character for character in text.lower() if character.isascii() and character.isalnum()
+        )
         for text in texts
     )
     return hashlib.sha256("\n".join(bare).encode()).hexdigest()

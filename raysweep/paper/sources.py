@@ -25,11 +25,26 @@ from raysweep.paper.model_scores import (
     loss_name,
     make_configurations,
 )
-from raysweep.replay.recording_files import as_objects, check_columns, is_index, number_column, plain, reject_cells
+from raysweep.replay.recording_files import (
+    as_objects,
+    check_columns,
+    is_index,
+    number_column,
+    plain,
+    reject_cells,
+)
 from raysweep.report.summary import summarize
 from raysweep.results.reader import load
 from raysweep.results.settings_file import read_settings
-from raysweep.results.types import BASELINES, OWN_KINDS, Point, Results, RunInfo, ScoredSplit, key_name
+from raysweep.results.types import (
+    BASELINES,
+    OWN_KINDS,
+    Point,
+    Results,
+    RunInfo,
+    ScoredSplit,
+    key_name,
+)
 from raysweep.results.views import averaged
 from raysweep.storage.folder import Folder
 
@@ -40,11 +55,24 @@ MAX_K = 2**31  # no pool has more sentences
 
 BUDGETS = ("examples_seen", "epoch", "step")
 DEVIATIONS = ("polarity_std", "similarity_std")  # standard deviations over queries
-COUNTS = ("num_queries", "k")  # their product is the denominator of P if all ranks have equal weights
+COUNTS = (
+    "num_queries",
+    "k",
+)  # their product is the denominator of P if all ranks have equal weights
 
 _TEXTS = {"model": "", "dataset": "", "kind": "plain", "split": "dev"}  # columns and their defaults
 _IGNORED = ("trial", "seconds", "accuracy", "loss_value", "width")
-_NO_PARAMETERS = {*_TEXTS, *BUDGETS, *DEVIATIONS, *COUNTS, *_IGNORED, "polarity", "similarity", "value", "rung"}
+_NO_PARAMETERS = {
+    *_TEXTS,
+    *BUDGETS,
+    *DEVIATIONS,
+    *COUNTS,
+    *_IGNORED,
+    "polarity",
+    "similarity",
+    "value",
+    "rung",
+}
 _NO_TRIAL = ("reference", *BASELINES)  # kinds of points, in the order used by layouts
 
 
@@ -256,7 +284,9 @@ def _optional_numbers(frame: "pd.DataFrame", column: str) -> "pd.Series[float] |
 
 def _row_points(rows: "pd.DataFrame", *, is_ordinal: bool) -> Iterator[ScoredPoint]:
     """Yield the points in rows with a column ``rung``; if ``is_ordinal``, its values are replaced by ranks from 1."""
-    parameters = [name for name in rows.columns if name not in _NO_PARAMETERS and not is_index(name)]
+    parameters = [
+        name for name in rows.columns if name not in _NO_PARAMETERS and not is_index(name)
+    ]
     configurations = rows[parameters].apply(as_objects)
     if is_ordinal:
         if "trial" in rows:

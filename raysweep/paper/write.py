@@ -65,7 +65,9 @@ def write_layouts(
         if not z_test:
             removed.append("z_tests")
     elif z_test is not None:
-        raise InputError("--z-test needs a run or a recording; scores by k have no number of queries")
+        raise InputError(
+            "--z-test needs a run or a recording; scores by k have no number of queries"
+        )
     if scores_by_k:
         possible.append(layouts.by_k(pd.concat(scores_by_k)))
     names = [layout.name for layout in possible]
@@ -82,7 +84,9 @@ def _check_sources(sources: Iterable[Folder | Path], to: Path, names: Iterable[s
         for suffix in _SUFFIXES:
             file = to / f"{name}{suffix}"
             if file.resolve() in source_files:
-                raise InputError(f"{file}: is a source and would be replaced; choose another folder")
+                raise InputError(
+                    f"{file}: is a source and would be replaced; choose another folder"
+                )
 
 
 def _read(sources: Iterable[Folder | Path]) -> "tuple[list[ModelScores], list[pd.DataFrame]]":
@@ -140,7 +144,9 @@ def check_writable(to: Path) -> None:
         raise InputError(f"{to}: cannot be written; {nearest} must be writable")
 
 
-def _write(to: Path, new_layouts: Iterable[Layout], removed: Iterable[str]) -> dict[str, list[Path]]:
+def _write(
+    to: Path, new_layouts: Iterable[Layout], removed: Iterable[str]
+) -> dict[str, list[Path]]:
     """Write all files once their contents are complete, and remove the files of the ``removed`` layouts."""
     contents: dict[str, bytes] = {}
     files: dict[str, list[Path]] = {}
@@ -155,7 +161,9 @@ def _write(to: Path, new_layouts: Iterable[Layout], removed: Iterable[str]) -> d
             for suffix in _SUFFIXES:
                 (to / f"{name}{suffix}").unlink(missing_ok=True)
     except OSError as error:
-        raise InputError(f"{to}: cannot be written ({error.strerror}); the folder must be writable") from None
+        raise InputError(
+            f"{to}: cannot be written ({error.strerror}); the folder must be writable"
+        ) from None
     return files
 
 

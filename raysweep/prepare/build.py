@@ -118,7 +118,9 @@ def _warn(prepared: Prepared, target: int, display: Display) -> None:
     for kind, artifact in prepared.examples_artifacts.items():
         num_examples = artifact.summary["num_examples"]
         if num_examples < target:
-            display.warn(f"examples {kind}: only {num_examples:,} exist, fewer than examples.target ({target:,})")
+            display.warn(
+                f"examples {kind}: only {num_examples:,} exist, fewer than examples.target ({target:,})"
+            )
     teacher = prepared.teacher_artifact
     num_seen = 0 if teacher is None else teacher.summary["num_dev_seen"]
     if num_seen:
@@ -134,7 +136,9 @@ def _report_recall(all_stages: Iterable[ArtifactStage], display: Display) -> Non
         recall = stage.artifact.summary.get("recall") if stage.kind == "neighbors" else None
         if recall is not None:
             report = display.line if recall >= GOOD_RECALL else display.warn
-            report(f"prepare: neighbors: the inverted file found {recall:.1%} of the exact neighbors of a sample")
+            report(
+                f"prepare: neighbors: the inverted file found {recall:.1%} of the exact neighbors of a sample"
+            )
 
 
 def _report_experts(plan: Plan, display: Display) -> None:
@@ -197,7 +201,9 @@ def _warm_up(missing: list[ArtifactStage], coordinator: Any, capacity: Capacity)
     kinds = {stage.kind for stage in missing}
     if request.gpus or not kinds & {"encoded", "teacher"}:
         return []
-    task: Any = ray.remote(import_libraries).options(num_cpus=request.cpus, scheduling_strategy="SPREAD")
+    task: Any = ray.remote(import_libraries).options(
+        num_cpus=request.cpus, scheduling_strategy="SPREAD"
+    )
     importing = [task.remote() for _ in range(request.count)]
     coordinator.warm_up.remote()
     return importing
@@ -214,7 +220,9 @@ def _store_folder(root: Folder) -> Iterator[None]:
     try:
         make_private(folder)
     except OSError as error:
-        raise InputError(f"storage.artifacts: the folder {folder} cannot be created: {error.strerror}") from None
+        raise InputError(
+            f"storage.artifacts: the folder {folder} cannot be created: {error.strerror}"
+        ) from None
     try:
         yield
     finally:
@@ -223,7 +231,9 @@ def _store_folder(root: Folder) -> Iterator[None]:
                 path.rmdir()
 
 
-def _build_stage(stage: ArtifactStage, coordinator: Any, plan: Plan, capacity: Capacity, display: Display) -> Any:
+def _build_stage(
+    stage: ArtifactStage, coordinator: Any, plan: Plan, capacity: Capacity, display: Display
+) -> Any:
     """Build a stage and return the coordinator, a new one if the first one's process died."""
     import ray
 
@@ -237,19 +247,25 @@ def _build_stage(stage: ArtifactStage, coordinator: Any, plan: Plan, capacity: C
             _build_once(stage, coordinator, stall, display)
             return coordinator
         except ray.exceptions.RayActorError as error:
-            if isinstance(error, ray.exceptions.RayTaskError):  # from an actor that the coordinator called
+            if isinstance(
+                error, ray.exceptions.RayTaskError
+            ):  # from an actor that the coordinator called
                 raise
             if num_deaths == MAX_DEATHS:
                 raise TemporaryError(
                     f"prepare: {stage.name}: the coordinator process died {num_deaths + 1} times, possibly for lack of "
                     "memory on this node; completed work is stored, and the same command resumes from it"
                 ) from None
-        display.warn(f"prepare: {stage.name}: the coordinator process died; a new one resumes from the stored work")
+        display.warn(
+            f"prepare: {stage.name}: the coordinator process died; a new one resumes from the stored work"
+        )
         coordinator = _start_coordinator(plan, capacity)
     raise AssertionError("the last attempt returns or raises")
 
 
-def _build_once(stage: ArtifactStage, coordinator: Any, stall: "_StallDetector", display: Display) -> None:
+def _build_once(
+    stage: ArtifactStage, coordinator: Any, stall: "_StallDetector", display: Display
+) -> None:
     import ray
 
     began = time.monotonic()
@@ -270,7 +286,9 @@ def _build_once(stage: ArtifactStage, coordinator: Any, stall: "_StallDetector",
     display.line(f"prepare: {stage.name}: {work}")
 
 
-def _watch(coordinator: Any, result: Any, stall: "_StallDetector", advance: Advance, display: Display) -> None:
+def _watch(
+    coordinator: Any, result: Any, stall: "_StallDetector", advance: Advance, display: Display
+) -> None:
     """Wait for ``result`` and show the coordinator's progress.
 
     Raises:
@@ -322,7 +340,9 @@ class _StallDetector:
             import ray
 
             free, total = ray.available_resources(), ray.cluster_resources()
-            cpus, gpus = (f"{free.get(name, 0):g} of {total.get(name, 0):g}" for name in ("CPU", "GPU"))
+            cpus, gpus = (
+                f"{free.get(name, 0):g} of {total.get(name, 0):g}" for name in ("CPU", "GPU")
+            )
             raise TemporaryError(
                 f"prepare: {self.stage_name}: no progress for {self.stall_seconds:g} s (free CPUs={cpus}, free GPUs="
                 f"{gpus}); if nothing is free, stop the other jobs on the cluster; if the stage is only slow, raise "

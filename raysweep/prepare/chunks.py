@@ -81,7 +81,11 @@ class ChunkedJob:
             pool = {"fn": self.worker, "fn_constructor_args": self.arguments, "compute": compute}
         else:
             job = {"kind": self.worker, "arguments": self.arguments}
-            pool = {"fn": call_cached_worker, "fn_kwargs": job, "compute": TaskPoolStrategy(size=count)}
+            pool = {
+                "fn": call_cached_worker,
+                "fn_kwargs": job,
+                "compute": TaskPoolStrategy(size=count),
+            }
         # These blocks are already in the object store, so reading them takes no task.
         chunks = ray.data.from_items(items, override_num_blocks=len(items))
         results = chunks.map_batches(
@@ -139,7 +143,9 @@ class _WorkerCache:
 _cache = _WorkerCache()
 
 
-def call_cached_worker(chunk: Columns, kind: Callable[..., Worker], arguments: tuple[Any, ...]) -> Columns:
+def call_cached_worker(
+    chunk: Columns, kind: Callable[..., Worker], arguments: tuple[Any, ...]
+) -> Columns:
     """Return a worker's result for a chunk.
 
     A process's first call creates the worker from ``kind`` and ``arguments``; later calls reuse it.

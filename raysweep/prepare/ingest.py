@@ -47,7 +47,11 @@ PiecesBySplit = Mapping[Split, Sequence[Piece]]
 def sources_by_split(data: DataConfig) -> dict[Split, sources.Source]:
     """Return the source of each split that has one. The demo has its own test split."""
     test = data.test or ("demo" if data.train == "demo" else None)
-    by_split: dict[Split, sources.Source | None] = {"train": data.train, "dev": data.dev, "test": test}
+    by_split: dict[Split, sources.Source | None] = {
+        "train": data.train,
+        "dev": data.dev,
+        "test": test,
+    }
     return {split: source for split, source in by_split.items() if source}
 
 
@@ -119,7 +123,9 @@ class Layout:
 
     def texts(self, part: Part) -> pa.RecordBatch:
         """Return the columns ``text`` and ``label_key`` of a part."""
-        return read_columns(self.work.location, _part_name(self.work, "texts", part.piece, part.number))
+        return read_columns(
+            self.work.location, _part_name(self.work, "texts", part.piece, part.number)
+        )
 
     def digests(self, part: Part) -> pa.RecordBatch:
         """Return the digests of a part.
@@ -127,7 +133,9 @@ class Layout:
         Each kind of digest has the columns ``_high`` and ``_low``, ascending, and ``_row``, the rows within
         the part.
         """
-        return read_columns(self.work.location, _part_name(self.work, "digests", part.piece, part.number))
+        return read_columns(
+            self.work.location, _part_name(self.work, "digests", part.piece, part.number)
+        )
 
     @property
     def conflicts(self) -> ShardSet:
@@ -135,7 +143,9 @@ class Layout:
 
         A row is dropped if its exact text occurs in its split with more than one label.
         """
-        return ShardSet(Artifact(self.work.location, f"{self.work.name}/conflicts"), self.num_partitions)
+        return ShardSet(
+            Artifact(self.work.location, f"{self.work.name}/conflicts"), self.num_partitions
+        )
 
     def read_dropped(self) -> Integers:
         """Return the dropped rows, ascending. The conflicts must already have been found."""
@@ -202,8 +212,12 @@ class ReadWorker:
         content = serialize(columns, {})
         open_folder(self.work.location).put(_part_name(self.work, kind, piece, number), content)
 
-    def _digests(self, split: Split, texts: Sequence[str], keys: npt.NDArray[np.uint64]) -> dict[str, Any]:
-        columns: dict[str, Any] = _sorted_digests("exact", texts, split)  # labels may differ between splits
+    def _digests(
+        self, split: Split, texts: Sequence[str], keys: npt.NDArray[np.uint64]
+    ) -> dict[str, Any]:
+        columns: dict[str, Any] = _sorted_digests(
+            "exact", texts, split
+        )  # labels may differ between splits
         columns["exact_label_key"] = keys[columns["exact_row"]]
         columns |= _sorted_digests("folded", map(fold_text, texts))
         if self.is_carved and split == "train":
@@ -322,7 +336,9 @@ class _Partition:
         return np.repeat(values, self.sizes)
 
 
-def _read_partition(layout: Layout, kind: str, number: int) -> Iterator[tuple[npt.NDArray[Any], ...]]:
+def _read_partition(
+    layout: Layout, kind: str, number: int
+) -> Iterator[tuple[npt.NDArray[Any], ...]]:
     """Yield a partition's digests (high and low halves), rows and label keys, one part at a time."""
     names = [f"{kind}_high", f"{kind}_low", f"{kind}_row", "exact_label_key"]
     for part in layout.parts:
@@ -468,7 +484,9 @@ class GatherWorker:
 class InsideWorker:
     """Worker that finds which phrases are inside which training rows of a shard. The chunk marks the training rows."""
 
-    def __init__(self, shards: ShardSet, rows_per_shard: int, phrases: ShardSet, max_rows: int) -> None:
+    def __init__(
+        self, shards: ShardSet, rows_per_shard: int, phrases: ShardSet, max_rows: int
+    ) -> None:
         self.shards = shards
         self.rows_per_shard = rows_per_shard
         texts = phrases.read(0).column("text")
@@ -516,4 +534,6 @@ def as_matches(columns: Columns) -> Matches:
     """Return the output of :class:`InsideWorker` as matches."""
     is_count = columns["row"] < 0
     phrases = columns["phrase"]
-    return Matches(phrases[is_count], columns["count"][is_count], columns["row"][~is_count], phrases[~is_count])
+    return Matches(
+        phrases[is_count], columns["count"][is_count], columns["row"][~is_count], phrases[~is_count]
+    )

@@ -26,14 +26,18 @@ from raysweep.data.neighbor_shard import NeighborShard
 from raysweep.data.neighbors import LabeledVectors, Neighbors, NeighborSearch, VectorFile, merge
 from raysweep.data.shards import Report, Shard, ShardSet, open_array
 
-MIN_ROWS_PER_SHARD = 2**15  # smaller blocks are not worth the second or two that an actor takes to start
+MIN_ROWS_PER_SHARD = (
+    2**15
+)  # smaller blocks are not worth the second or two that an actor takes to start
 FEW_ROWS = 2**17
 QUERIES_OF_FEW = 2048  # small enough for every shard of a small cluster to get a block
 QUERIES = 4096  # faiss multiplies this many at once, so larger blocks are no faster
 QUERIES_IN_CELLS = 16384  # each cell is multiplied by all the queries in a block that probe it
-BLOCKS_AHEAD = 2  # in addition to the block being merged, so that no shard has to wait for the next one
+# in addition to the block being merged, so that no shard has to wait for the next one
+BLOCKS_AHEAD = 2
 RESTARTS = 3  # of a shard whose process or node died; the shard then rereads its block
-JOIN_SECONDS = 60.0  # without a further worker, before a search starts with the workers that have joined
+# without a further worker, before a search starts with the workers that have joined
+JOIN_SECONDS = 60.0
 QUIET_JOIN_SECONDS = 5.0  # of waiting for workers before the wait is reported
 
 OpenVectors = Callable[[], VectorFile]
@@ -80,7 +84,9 @@ class Cells(NamedTuple):
 
     def read_centroids(self) -> npt.NDArray[np.float32]:
         """Return the trained centroids, (cells, d)."""
-        centroids: npt.NDArray[np.float32] = self.shards.read(0).column("centroids").to_numpy_ndarray()
+        centroids: npt.NDArray[np.float32] = (
+            self.shards.read(0).column("centroids").to_numpy_ndarray()
+        )
         return centroids
 
 
@@ -115,7 +121,9 @@ def as_shard(neighbors: Neighbors, rows: Sequence[int]) -> Shard:
     The shard's report counts the rows that have at least one neighbor.
     """
     has_neighbor = (neighbors.ids >= 0).any(axis=(1, 2))
-    return Shard(neighbors.columns, {"num_with_neighbors": int(has_neighbor.sum()), "rows": list(rows)})
+    return Shard(
+        neighbors.columns, {"num_with_neighbors": int(has_neighbor.sum()), "rows": list(rows)}
+    )
 
 
 class ShardWorker:
@@ -228,7 +236,9 @@ class ShardActors:
         starting = [actor.__ray_ready__.remote() for actor in self.actors]
         joined_at = time.monotonic()
         while starting:
-            joined, starting = ray.wait(starting, num_returns=len(starting), timeout=QUIET_JOIN_SECONDS)
+            joined, starting = ray.wait(
+                starting, num_returns=len(starting), timeout=QUIET_JOIN_SECONDS
+            )
             now = time.monotonic()
             num_joined = num_shards - len(starting)
             if joined or not num_joined:
@@ -271,7 +281,9 @@ class ShardActors:
         import ray
 
         # Requests no CPU, because the shards hold all CPUs during the search.
-        merge_and_store: Any = ray.remote(_merge_and_store).options(num_cpus=0, scheduling_strategy="SPREAD")
+        merge_and_store: Any = ray.remote(_merge_and_store).options(
+            num_cpus=0, scheduling_strategy="SPREAD"
+        )
         # The next block is read and assigned to cells before the current one is searched, so that no shard has to wait
         # for it.
         for number, rows, queries, probes in _delay(self._read_blocks(numbers), 1):
@@ -285,7 +297,9 @@ class ShardActors:
             queries, probes = self._read(number, np.arange(*rows))
             yield number, rows, queries, probes
 
-    def _read(self, number: int, rows: npt.NDArray[np.integer], *, exact: bool = False) -> tuple[Any, Any]:
+    def _read(
+        self, number: int, rows: npt.NDArray[np.integer], *, exact: bool = False
+    ) -> tuple[Any, Any]:
         """Return references to the rows' vectors and to the cells that the rows probe.
 
         The shards take turns computing both.
@@ -311,7 +325,9 @@ Fit = Callable[[int], tuple[int, Request]]
 
 
 @contextlib.contextmanager
-def open_shards(job: SearchJob, fit: Fit, max_shards: int, report: Callable[[str], None]) -> Iterator[Shards]:
+def open_shards(
+    job: SearchJob, fit: Fit, max_shards: int, report: Callable[[str], None]
+) -> Iterator[Shards]:
     """Yield at most ``max_shards`` shards in actors, and kill the actors when the context exits.
 
     All shards must be alive at the same time, since each block of queries needs all of them. If only some of the actors

@@ -309,7 +309,9 @@ def make_plan(config: SweepConfig, space: Space) -> Plan:
     planner = _Planner(config, store, encoders)
     kinds = mined_kinds(space.values("loss"))
     is_related = config.data.is_related
-    given = planner.relations(fingerprints) if is_related else planner.sentences(pieces, fingerprints)
+    given = (
+        planner.relations(fingerprints) if is_related else planner.sentences(pieces, fingerprints)
+    )
     sentences = planner.joined(given) if kinds and config.examples.concatenated else given
     tokens = planner.tokens(sentences, [] if is_related else kinds)
     embeddings = planner.embeddings(sentences, reference)
@@ -336,7 +338,9 @@ def make_plan(config: SweepConfig, space: Space) -> Plan:
     models = {config: encoder.source for config, encoder in encoders.items()}
     if teacher is not None:
         models[teacher.encoder] = locate(teacher.encoder)
-    return Plan(config, space, store, tuple(planner.stages.values()), prepared, models, tuple(lines))
+    return Plan(
+        config, space, store, tuple(planner.stages.values()), prepared, models, tuple(lines)
+    )
 
 
 def _plan_sequence(config: SweepConfig, space: Space) -> Plan:
@@ -348,10 +352,18 @@ def _plan_sequence(config: SweepConfig, space: Space) -> Plan:
         except InputError as error:
             raise InputError(f"data.sequence: {name}: {error}") from None
     # All sentences are built, and thereby checked, before costly stages.
-    stages = {stage.artifact: stage for part in parts.values() for stage in part.stages if stage.kind == "sentences"}
+    stages = {
+        stage.artifact: stage
+        for part in parts.values()
+        for stage in part.stages
+        if stage.kind == "sentences"
+    }
     stages |= {stage.artifact: stage for part in parts.values() for stage in part.stages}
     first, *_ = parts.values()
-    tasks = {name: TaskArtifacts(part.sentences, part.prepared.reference_artifacts) for name, part in parts.items()}
+    tasks = {
+        name: TaskArtifacts(part.sentences, part.prepared.reference_artifacts)
+        for name, part in parts.items()
+    }
     return Plan(
         config,
         space,
@@ -377,7 +389,9 @@ def _check_sources(data: DataConfig, pieces: PiecesBySplit) -> dict[str, str]:
             if not data.is_related:
                 bad_rows = BadRows(is_dropped=data.on_bad_row == "drop")
                 sources.check_first(pieces[split], data.text_column, data.label_column, bad_rows)
-            fingerprints[split] = sources.fingerprint(pieces[split], data.text_column, data.label_column)
+            fingerprints[split] = sources.fingerprint(
+                pieces[split], data.text_column, data.label_column
+            )
     return fingerprints
 
 
@@ -401,7 +415,9 @@ def _locate_encoders(config: SweepConfig, space: Space) -> "dict[EncoderConfig, 
     return {encoder: _Encoder.of(encoder, source) for encoder, source in model_sources.items()}
 
 
-def _locate_into(model_sources: dict[EncoderConfig, ModelSource], encoder: EncoderConfig, role: Role) -> None:
+def _locate_into(
+    model_sources: dict[EncoderConfig, ModelSource], encoder: EncoderConfig, role: Role
+) -> None:
     """Add the source of an encoder, after checking that the encoder may have the role."""
     if encoder not in model_sources:
         model_sources[encoder] = locate(encoder)
@@ -490,7 +506,11 @@ class _Encoder(NamedTuple):
 def _tokenization(located: _Encoder) -> dict[str, Any]:
     """Return the parameters that the tokens of an encoder with a single prompt depend on."""
     encoder = located.config
-    parameters = {"encoder": located.identity, "prompt": encoder.prompt, "max_tokens": encoder.max_tokens}
+    parameters = {
+        "encoder": located.identity,
+        "prompt": encoder.prompt,
+        "max_tokens": encoder.max_tokens,
+    }
     if located.side == "query":
         parameters["side"] = "query"
     return parameters
@@ -512,7 +532,9 @@ class _Planner:
     An artifact's key hashes its own parameters and the keys of its inputs.
     """
 
-    def __init__(self, config: SweepConfig, store: Store, encoders: Mapping[EncoderConfig, _Encoder]) -> None:
+    def __init__(
+        self, config: SweepConfig, store: Store, encoders: Mapping[EncoderConfig, _Encoder]
+    ) -> None:
         self.config = config
         self.store = store
         self.encoders = encoders
@@ -531,7 +553,8 @@ class _Planner:
         if not data.dev:
             parameters["seed"] = self.config.seed
             parameters["carving"] = CARVING
-        parameters["labels"] = LABELS  # instead of data.labels, which only decides whether they are checked
+        # instead of data.labels, which only decides whether they are checked
+        parameters["labels"] = LABELS
         artifact, keyed = self._key("sentences", parameters, reads=[])
         return self._add(SentencesStage(artifact, keyed, data, pieces))
 
@@ -547,7 +570,10 @@ class _Planner:
         """Return the artifacts with the examples from retrieval data or pairs, keyed by kind."""
         artifacts = {}
         for kind in kinds:
-            parameters = {**self._example_parameters(kind), "combinations": self.config.examples.combinations}
+            parameters = {
+                **self._example_parameters(kind),
+                "combinations": self.config.examples.combinations,
+            }
             artifact, keyed = self._key("examples", parameters, reads=[sentences])
             artifacts[kind] = self._add(RelationExamplesStage(artifact, keyed, sentences))
         return artifacts
@@ -561,7 +587,9 @@ class _Planner:
             mining_encoder = self.encoders[config.mining_encoder]
             embedding.append(mining_encoder.on("document"))
         if "scored_pair" in kinds:
-            embedding += [self.encoders[expert].on("document") for expert in config.examples.experts]
+            embedding += [
+                self.encoders[expert].on("document") for expert in config.examples.experts
+            ]
         encodings = [_encoding(encoder) for encoder in embedding]
 
         def tokens_of(model: _Encoder) -> Artifact:
@@ -578,7 +606,9 @@ class _Planner:
 
     def encoded(self, sentences: Artifact, located: _Encoder, role: Role) -> Artifact:
         artifact, keyed = self._key("encoded", _encoding(located), reads=[sentences])
-        return self._add(EncodedStage(artifact, keyed, sentences, located.config, role, located.side))
+        return self._add(
+            EncodedStage(artifact, keyed, sentences, located.config, role, located.side)
+        )
 
     def teacher(self, sentences: Artifact, teacher: Teacher) -> Artifact:
         parameters: dict[str, Any] = {
@@ -613,7 +643,9 @@ class _Planner:
                 parameters["relative_margin"] = mining.relative_margin
             reads = [sentences, neighbors, *([random_neighbors] if random_neighbors else [])]
             artifact, keyed = self._key("examples", parameters, reads)
-            artifacts[kind] = self._add(ExamplesStage(artifact, keyed, sentences, neighbors, random_neighbors))
+            artifacts[kind] = self._add(
+                ExamplesStage(artifact, keyed, sentences, neighbors, random_neighbors)
+            )
         return artifacts
 
     def joined(self, given: Artifact) -> Artifact:
@@ -622,7 +654,9 @@ class _Planner:
         artifact, keyed = self._key("sentences", parameters, reads=[given])
         return self._add(JoinedStage(artifact, keyed, given))
 
-    def all_pairs(self, sentences: Artifact, given: Artifact, kinds: Sequence[str]) -> dict[str, Artifact]:
+    def all_pairs(
+        self, sentences: Artifact, given: Artifact, kinds: Sequence[str]
+    ) -> dict[str, Artifact]:
         """Return the example artifacts from every ordered pair of the same class, keyed by kind."""
         artifacts = {}
         for kind in kinds:
@@ -634,7 +668,12 @@ class _Planner:
     def _example_parameters(self, kind: str) -> dict[str, Any]:
         """Return the parameters of examples of one kind that do not depend on where their pairs come from."""
         mining = self.config.examples
-        parameters = {"example_kind": kind, "target": mining.target, "seed": self.config.seed, **self._sample()}
+        parameters = {
+            "example_kind": kind,
+            "target": mining.target,
+            "seed": self.config.seed,
+            **self._sample(),
+        }
         if kind == "scored_pair":
             parameters["cosines"] = [mining.same_class_cosine, mining.other_class_cosine]
         return parameters
@@ -644,13 +683,16 @@ class _Planner:
         per_class = self.config.examples.anchors_per_class
         return {"anchors_per_class": per_class, "seed": self.config.seed} if per_class else {}
 
-    def scores(self, sentences: Artifact, examples: Mapping[str, Artifact], reference: Artifact) -> dict[str, Artifact]:
+    def scores(
+        self, sentences: Artifact, examples: Mapping[str, Artifact], reference: Artifact
+    ) -> dict[str, Artifact]:
         """Return the artifacts with the experts' scores of scored pairs, keyed by split; empty without experts."""
         encoders = self.config.examples.experts
         if not encoders or "scored_pair" not in examples:
             return {}
         experts = tuple(
-            self.encoded(sentences, self.encoders[encoder].on("document"), "expert") for encoder in encoders
+            self.encoded(sentences, self.encoders[encoder].on("document"), "expert")
+            for encoder in encoders
         )
         names = [expert.name for expert in experts]
         artifacts = {}

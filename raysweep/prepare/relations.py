@@ -31,7 +31,9 @@ def write(data: DataConfig, artifact: Artifact) -> tuple[DatasetSummary, list[Re
     Raises:
         InputError: If a source cannot be read, or if none of its queries or groups has both positives and negatives.
     """
-    by_split = {split: _read(data, split, source) for split, source in sources_by_split(data).items()}
+    by_split = {
+        split: _read(data, split, source) for split, source in sources_by_split(data).items()
+    }
     texts: list[str] = []
     split_numbers: list[int] = []
     folder = open_folder(artifact.location).within(artifact.name)
@@ -70,7 +72,10 @@ def _read(data: DataConfig, split: Split, source: Source) -> Relations:
 
 
 def _summarize(data: DataConfig, by_split: Mapping[Split, Relations]) -> DatasetSummary:
-    folded = {split: [fold_text(text) for text in of_split.sentences] for split, of_split in by_split.items()}
+    folded = {
+        split: [fold_text(text) for text in of_split.sentences]
+        for split, of_split in by_split.items()
+    }
     in_train = set(folded["train"])
     warnings = []
     for split, of_split in by_split.items():
@@ -81,14 +86,22 @@ def _summarize(data: DataConfig, by_split: Mapping[Split, Relations]) -> Dataset
                 "are not measured"
             )
         if of_split.num_left_out:
-            warnings.append(f"{split}: {of_split.num_left_out:,} rows are neither positive nor negative")
+            warnings.append(
+                f"{split}: {of_split.num_left_out:,} rows are neither positive nor negative"
+            )
         queries = np.unique(of_split.first).tolist()
         num_repeated = sum(folded[split][query] in in_train for query in queries)
         if num_repeated and split != "train":
-            warnings.append(f"{split}: {num_repeated:,} of {len(queries):,} queries also occur in train")
-    num_sentences = dict.fromkeys(SPLITS, 0) | {split: len(texts) for split, texts in folded.items()}
+            warnings.append(
+                f"{split}: {num_repeated:,} of {len(queries):,} queries also occur in train"
+            )
+    num_sentences = dict.fromkeys(SPLITS, 0) | {
+        split: len(texts) for split, texts in folded.items()
+    }
     num_duplicates = {split: len(texts) - len(set(texts)) for split, texts in folded.items()}
-    also_in_train = {split: sum(text in in_train for text in texts) for split, texts in folded.items()}
+    also_in_train = {
+        split: sum(text in in_train for text in texts) for split, texts in folded.items()
+    }
     del also_in_train["train"]
     return DatasetSummary(
         sources=sources_by_split(data),

@@ -161,7 +161,9 @@ class SentencesBuilder:
             absent = [label for label, count in num_by_label[split].items() if not count]
             if absent:
                 labels = _list_labels(absent, len(label_names))
-                warnings.append(f"{split}: no texts have {labels}; the scores on {split} do not cover them")
+                warnings.append(
+                    f"{split}: no texts have {labels}; the scores on {split} do not cover them"
+                )
         summary = DatasetSummary(
             sources=self.sources,
             label_names=label_names,
@@ -170,8 +172,12 @@ class SentencesBuilder:
             num_dropped_conflicting=self.layout.num_rows - self._num_kept,
             conflicts=shown,
             num_duplicates=num_duplicates,
-            num_also_in_train={split: overlap.num_also_in_train for split, overlap in overlaps.items()},
-            num_inside_train={split: overlap.num_inside_train for split, overlap in overlaps.items()},
+            num_also_in_train={
+                split: overlap.num_also_in_train for split, overlap in overlaps.items()
+            },
+            num_inside_train={
+                split: overlap.num_inside_train for split, overlap in overlaps.items()
+            },
             num_left_out=int((rows.splits == NO_SPLIT).sum()),
             warnings=warnings,
         )
@@ -191,7 +197,9 @@ class SentencesBuilder:
         for (split, piece), report in zip(self.pieces, reports, strict=True):
             if report["num_bad_rows"]:
                 rows = bad_rows.shown(report["num_bad_rows"], report["bad_rows"])
-                self._bad_rows.append(f"{piece.name}: left out {rows} without a valid text or label")
+                self._bad_rows.append(
+                    f"{piece.name}: left out {rows} without a valid text or label"
+                )
             num_by_split[split] += report["num_rows"]
             rows_of_parts.append(tuple(report["rows_of_parts"]))
         for split, source in self.sources.items():
@@ -310,7 +318,9 @@ class SentencesBuilder:
             num_dropped = num_rows - num_kept_by_split[number]
             if num_dropped and num_dropped == num_rows:
                 source = sources.shown(self.sources[split])
-                raise InputError(f"{source}: every text occurs with different labels, so no rows are left")
+                raise InputError(
+                    f"{source}: every text occurs with different labels, so no rows are left"
+                )
             shown.sort()
             conflicts[split] = _Conflicts(num_texts, shown[:MAX_SHOWN], num_dropped)
         return conflicts
@@ -358,7 +368,9 @@ class SentencesBuilder:
                 f"train has {listed}{more}"
             )
 
-    def _describe_conflict(self, split: Split, row: int, label_keys: Sequence[int]) -> dict[str, Any]:
+    def _describe_conflict(
+        self, split: Split, row: int, label_keys: Sequence[int]
+    ) -> dict[str, Any]:
         """Return the text of a row as an entry of the summary's conflicts."""
         part = next(part for part in self.layout.parts if row < part.stop_row)
         texts = self.layout.texts(part).column("text")
@@ -366,7 +378,9 @@ class SentencesBuilder:
         names = [self._name_of_key[key] for key in label_keys]
         return {"split": split, "text": text, "labels": sorted(names, key=_natural)}
 
-    def _describe_conflicts(self, by_split: Mapping[Split, _Conflicts]) -> tuple[list[dict[str, Any]], list[str]]:
+    def _describe_conflicts(
+        self, by_split: Mapping[Split, _Conflicts]
+    ) -> tuple[list[dict[str, Any]], list[str]]:
         """Return the first few conflicting texts, and a warning for each source that has any."""
         shown: list[dict[str, Any]] = []
         warnings = []
@@ -411,7 +425,9 @@ class SentencesBuilder:
         splits = np.repeat(split_numbers, np.diff(self._kept_bounds))
         return DatasetRows(np.concatenate(labels), splits)
 
-    def _find_duplicates(self, kind: str) -> Iterator[tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]]:
+    def _find_duplicates(
+        self, kind: str
+    ) -> Iterator[tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]]:
         """Yield the ids whose digest of this ``kind`` occurs earlier, and the first ids with it, by partition."""
         kinds = ("folded",) if self.data.dev else ("folded", "words")
         num_partitions = self.layout.num_partitions
@@ -445,7 +461,9 @@ class SentencesBuilder:
             InputError: If no row can move.
         """
         is_train = rows.is_in("train")
-        num_train = int(is_train.sum())  # training rows come first, so their positions are their ids
+        num_train = int(
+            is_train.sum()
+        )  # training rows come first, so their positions are their ids
         labels = rows.labels[:num_train]
         carving = carve(
             labels,
@@ -458,7 +476,9 @@ class SentencesBuilder:
         if not carving.is_dev.any():
             check_classes(self.data, label_names)
             is_single = np.bincount(labels).max() == 1
-            rows_left = "every label has only one row" if is_single else f"{num_train} rows are too few"
+            rows_left = (
+                "every label has only one row" if is_single else f"{num_train} rows are too few"
+            )
             raise InputError(
                 f"{sources.shown(self.data.train)}: dev cannot be split off train, because {rows_left}; set data.dev or add "
                 "rows"
@@ -500,7 +520,9 @@ class SentencesBuilder:
         return np.concatenate(blocks)
 
 
-def write_joined(given: Sentences, pairs: npt.NDArray[np.integer], artifact: Artifact) -> list[Report]:
+def write_joined(
+    given: Sentences, pairs: npt.NDArray[np.integer], artifact: Artifact
+) -> list[Report]:
     """Store sentences, followed by the concatenation of each pair of them, and return the shards' reports.
 
     ``pairs`` (m, 2) are ids of sentences of the same class. The concatenations belong to no split.
@@ -541,7 +563,9 @@ def write_rows(
     return reports
 
 
-def _save(artifact: Artifact, rows: DatasetRows, groups: npt.NDArray[np.int32], summary: DatasetSummary) -> None:
+def _save(
+    artifact: Artifact, rows: DatasetRows, groups: npt.NDArray[np.int32], summary: DatasetSummary
+) -> None:
     folder = open_folder(artifact.location).within(artifact.name)
     arrays: dict[str, npt.NDArray[Any]] = {
         "labels": rows.labels,
@@ -579,7 +603,9 @@ def _carving_warnings(rows: DatasetRows, label_names: Sequence[str]) -> list[str
     absent = [label_names[label] for label in np.flatnonzero(is_absent).tolist()]
     if absent:
         labels = _list_labels(absent, len(label_names))
-        warnings.append(f"dev: no texts have {labels}; all their texts occur inside texts that stay in train")
+        warnings.append(
+            f"dev: no texts have {labels}; all their texts occur inside texts that stay in train"
+        )
     return warnings
 
 

@@ -67,7 +67,8 @@ from raysweep.storage.location import is_uri
 
 SENTENCES_PER_TOKEN_SHARD = 16384
 PAIRS_PER_SHARD = 2**15
-SENTENCES_PER_SHARD = 2048  # enough for batches of similar length; with 256, encoding takes 1.4 times as long
+# enough for batches of similar length; with 256, encoding takes 1.4 times as long
+SENTENCES_PER_SHARD = 2048
 
 # Chosen so that a shard takes a quarter of the default ``resources.stall_seconds`` on a slow CPU: MiniLM, with 11 million
 # weights in its layers, took 0.6 ms per token on one thread of an old server.
@@ -134,7 +135,9 @@ class Coordinator:
             try:
                 self._write(stage)
             except Exception as error:
-                if not stage.artifact.exists:  # another process may have built it after this one lost its turn
+                if (
+                    not stage.artifact.exists
+                ):  # another process may have built it after this one lost its turn
                     self._give_up(stage, error)
 
     def _give_up(self, stage: ArtifactStage, error: Exception) -> NoReturn:
@@ -178,7 +181,9 @@ class Coordinator:
     def _build_relations(self, stage: RelationsStage) -> tuple[Summary, list[Report]]:
         return self._describe_sentences(*relations.write(stage.data, stage.artifact))
 
-    def _describe_sentences(self, summary: DatasetSummary, reports: list[Report]) -> tuple[Summary, list[Report]]:
+    def _describe_sentences(
+        self, summary: DatasetSummary, reports: list[Report]
+    ) -> tuple[Summary, list[Report]]:
         """Return the sentences' description for the manifest, and the reports."""
         manifest = {
             "num_rows": sum(report["num_rows"] for report in reports),
@@ -203,7 +208,13 @@ class Coordinator:
         self._progress = StageProgress(num_rows, 0, "rows")
 
     def _encode(self, stage: EncodedStage) -> tuple[Summary, list[Report]]:
-        arguments = (stage.sentences, stage.encoder, stage.parameters["encoder"], stage.role, stage.side)
+        arguments = (
+            stage.sentences,
+            stage.encoder,
+            stage.parameters["encoder"],
+            stage.role,
+            stage.side,
+        )
         reports = self._embed(stage, self.encode_worker, arguments)
         return _summarize_encoder(reports), reports
 
@@ -213,7 +224,10 @@ class Coordinator:
         return {"num_dev_seen": num_dev_seen}, reports
 
     def _embed(
-        self, stage: EncodedStage | TeacherStage, worker: Callable[..., Worker], arguments: tuple[Any, ...]
+        self,
+        stage: EncodedStage | TeacherStage,
+        worker: Callable[..., Worker],
+        arguments: tuple[Any, ...],
     ) -> list[Report]:
         """Return the reports of a worker that runs the stage's encoder on all sentences.
 
@@ -238,7 +252,14 @@ class Coordinator:
         if size is not None:
             num_bytes = encoder_bytes(size.weights_bytes, width=size.width)
             request = self._with_memory(request, num_bytes)
-        arguments = (stage.sentences, stage.encoder, stage.parameters["encoder"], "tuned", "document", request)
+        arguments = (
+            stage.sentences,
+            stage.encoder,
+            stage.parameters["encoder"],
+            "tuned",
+            "document",
+            request,
+        )
         job = ChunkedJob(TokenWorker, arguments, num_sentences, SENTENCES_PER_TOKEN_SHARD)
         at_start = StageProgress(0, num_sentences, "sentences")
         reports = self._store_missing(stage.artifact, job, request, at_start)
@@ -265,7 +286,9 @@ class Coordinator:
         else:  # few rows or a single process: each existing process holds all rows
             chunks = ChunkedJob(NeighborWorker, (job, request), job.num_rows, job.num_queries)
             is_here = job.num_rows <= FEW_ROWS
-            reports = self._store_missing(stage.artifact, chunks, request, at_start, is_here=is_here)
+            reports = self._store_missing(
+                stage.artifact, chunks, request, at_start, is_here=is_here
+            )
         summary = _summarize_neighbors(job.num_rows, reports)
         if not summary["num_with_neighbors"]:
             raise InputError(
@@ -288,10 +311,14 @@ class Coordinator:
 
     def _draw_neighbors(self, stage: RandomNeighborsStage) -> tuple[Summary, list[Report]]:
         num_train = stage.sentences.summary["num_sentences"]["train"]
-        job = ChunkedJob(RandomNeighborWorker, (stage.sentences, stage.parameters), num_train, examples.CHUNK)
+        job = ChunkedJob(
+            RandomNeighborWorker, (stage.sentences, stage.parameters), num_train, examples.CHUNK
+        )
         at_start = StageProgress(0, num_train, "sentences")
         is_here = num_train <= FEW_ROWS
-        reports = self._store_missing(stage.artifact, job, self._request(), at_start, is_here=is_here)
+        reports = self._store_missing(
+            stage.artifact, job, self._request(), at_start, is_here=is_here
+        )
         return _summarize_neighbors(num_train, reports), reports
 
     def _open_shards(
@@ -320,11 +347,15 @@ class Coordinator:
         num_blocks = -(-job.num_rows // job.num_queries)
         target = ShardSet(artifact, num_blocks)
         with opened as shards:
-            reports = self._complete(target, job, at_start, lambda missing: shards.store(missing, target))
+            reports = self._complete(
+                target, job, at_start, lambda missing: shards.store(missing, target)
+            )
             cells = neighbor_shards.describe_cells(job, shards)
         return cells, reports
 
-    def _shards_that_fit(self, job: SearchJob, width: int, max_shards: int | None = None) -> tuple[int, Request]:
+    def _shards_that_fit(
+        self, job: SearchJob, width: int, max_shards: int | None = None
+    ) -> tuple[int, Request]:
         """Return the number of shards, at most ``max_shards``, and the request of each."""
         request = self._request()
         if self.capacity is not None:
@@ -360,7 +391,11 @@ class Coordinator:
         quotas = examples.allocate(counts, parameters["target"], parameters["seed"])
         num_examples = int(quotas.sum())
         if not num_examples:
-            classes = "its own class" if stage.example_kind == "positive_pair" else "its own class and of another"
+            classes = (
+                "its own class"
+                if stage.example_kind == "positive_pair"
+                else "its own class and of another"
+            )
             raise InputError(
                 f"examples: no {stage.example_kind} can be formed, because no sentence has neighbors of {classes}; raise "
                 "examples.k, lower examples.min_similarity, or relax the limits on negatives"
@@ -369,12 +404,16 @@ class Coordinator:
         job = ChunkedJob(ExampleWorker, arguments, len(counts), examples.CHUNK, {"quotas": quotas})
         at_start = StageProgress(0, num_examples, "examples")
         is_here = len(counts) <= FEW_ROWS
-        reports = self._store_missing(stage.artifact, job, self._request(), at_start, is_here=is_here)
+        reports = self._store_missing(
+            stage.artifact, job, self._request(), at_start, is_here=is_here
+        )
         return {"num_examples": num_examples, "num_candidates": int(counts.sum())}, reports
 
     def _join_sentences(self, stage: JoinedStage) -> tuple[Summary, list[Report]]:
         given = Sentences(stage.sentences.folder)
-        pairs = AllPairs.of(given, stage.parameters.get("anchors_per_class"), stage.parameters.get("seed", 0)).pairs
+        pairs = AllPairs.of(
+            given, stage.parameters.get("anchors_per_class"), stage.parameters.get("seed", 0)
+        ).pairs
         reports = write_joined(given, pairs, stage.artifact)
         num_rows = sum(report["num_rows"] for report in reports)
         self._progress = StageProgress(num_rows, num_rows, "sentences")
@@ -390,7 +429,13 @@ class Coordinator:
         cosines = parameters.get("cosines", (1.0, 0.0))
         labels = np.asarray(sentences.labels)
         ids, targets = all_pairs.draw(
-            kind, pairs, labels, parameters["target"], parameters["seed"], first_joined=first_joined, cosines=cosines
+            kind,
+            pairs,
+            labels,
+            parameters["target"],
+            parameters["seed"],
+            first_joined=first_joined,
+            cosines=cosines,
         )
         columns = {"ids": ids} if targets is None else {"ids": ids, "targets": targets}
         reports = [ShardSet(stage.artifact, 1).write(0, Shard(columns, {}))]
@@ -404,7 +449,9 @@ class Coordinator:
         kind: Any = stage.example_kind
         num_candidates = int(candidates.num_candidates(kind).sum())
         if not num_candidates:
-            raise InputError(f"examples: no {kind} can be formed; allowed: data.train with a query that has both sides")
+            raise InputError(
+                f"examples: no {kind} can be formed; allowed: data.train with a query that has both sides"
+            )
         cosines = parameters.get("cosines", (1.0, 0.0))
         ids, targets = candidates.draw(kind, parameters["target"], parameters["seed"], cosines)
         columns = {"ids": ids} if targets is None else {"ids": ids, "targets": targets}
@@ -416,14 +463,19 @@ class Coordinator:
         reports = self._score_examples(stage) if stage.split == "train" else self._score_dev(stage)
         num_pairs = sum(report["num_rows"] for report in reports)
         num_active = np.sum([report["num_active"] for report in reports], axis=0)
-        return {"num_pairs": num_pairs, "active_sets": (num_active / max(num_pairs, 1)).tolist()}, reports
+        return {
+            "num_pairs": num_pairs,
+            "active_sets": (num_active / max(num_pairs, 1)).tolist(),
+        }, reports
 
     def _score_examples(self, stage: ScoresStage) -> list[Report]:
         num_pairs = stage.source.summary["num_examples"]
         arguments = (stage.sentences, stage.source, stage.experts)
         job = ChunkedJob(ScoreWorker, arguments, num_pairs, PAIRS_PER_SHARD)
         at_start = StageProgress(0, num_pairs, "pairs")
-        return self._store_missing(stage.artifact, job, self._request(), at_start, is_here=job.count == 1)
+        return self._store_missing(
+            stage.artifact, job, self._request(), at_start, is_here=job.count == 1
+        )
 
     def _score_dev(self, stage: ScoresStage) -> list[Report]:
         sentences = Sentences(stage.sentences.folder)
@@ -441,7 +493,13 @@ class Coordinator:
         return [ShardSet(stage.artifact, 1).write(0, shard)]
 
     def _store_missing(
-        self, artifact: Artifact, job: ChunkedJob, request: Request, at_start: StageProgress, *, is_here: bool = False
+        self,
+        artifact: Artifact,
+        job: ChunkedJob,
+        request: Request,
+        at_start: StageProgress,
+        *,
+        is_here: bool = False,
     ) -> list[Report]:
         """Build the missing shards of an artifact, one per chunk, and return the reports of all shards."""
         shards = ShardSet(artifact, job.count)
@@ -482,7 +540,11 @@ class Coordinator:
         return [reports[number] for number in range(shards.count)]
 
     def _request(self) -> Request:
-        return Request(os.cpu_count() or 1, 0, 1) if self.capacity is None else self.capacity.processors()
+        return (
+            Request(os.cpu_count() or 1, 0, 1)
+            if self.capacity is None
+            else self.capacity.processors()
+        )
 
     def _with_memory(self, request: Request, needed_bytes: int) -> Request:
         """Return the request with a worker's memory on CPUs; GPU workers were not measured."""
@@ -490,7 +552,9 @@ class Coordinator:
             return request
         return self.capacity.with_memory(request, needed_bytes)
 
-    def _run(self, job: ChunkedJob, request: Request, *, is_here: bool = False) -> Iterator[Columns]:
+    def _run(
+        self, job: ChunkedJob, request: Request, *, is_here: bool = False
+    ) -> Iterator[Columns]:
         return job.run_here() if is_here or self.capacity is None else job.run_on_cluster(request)
 
 

@@ -54,7 +54,9 @@ def row_range(chunk: Columns) -> tuple[int, int]:
 class StoringWorker:
     """Worker that stores the shards of an inner worker of type ``kind`` and returns one report per chunk, as JSON."""
 
-    def __init__(self, shards: ShardSet, kind: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    def __init__(
+        self, shards: ShardSet, kind: Callable[..., Any], arguments: tuple[Any, ...]
+    ) -> None:
         self.shards = shards
         self.worker = kind(*arguments)
 
@@ -219,7 +221,10 @@ class CandidateNeighbors:
     """
 
     def __init__(
-        self, neighbors: Artifact, parameters: Mapping[str, Any], random_neighbors: Artifact | None = None
+        self,
+        neighbors: Artifact,
+        parameters: Mapping[str, Any],
+        random_neighbors: Artifact | None = None,
     ) -> None:
         self.ranks: tuple[int, int] | None = parameters.get("negative_ranks")
         self.max_similarity: float | None = parameters.get("max_similarity")
@@ -232,7 +237,9 @@ class CandidateNeighbors:
         if random_neighbors is not None:
             self.random_ids = open_array(random_neighbors.folder, "ids")
 
-    def read(self, start: int, stop: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64] | None]:
+    def read(
+        self, start: int, stop: int
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64] | None]:
         """Return the neighbors of rows, (rows, 2, k), and the number of negatives of each positive, if limited."""
         ids = np.asarray(self.ids[start:stop])
         if self.random_ids is not None:
@@ -251,7 +258,10 @@ class CandidateCounter:
     """Worker that counts the examples of a kind that each anchor of a chunk could give."""
 
     def __init__(
-        self, neighbors: Artifact, parameters: Mapping[str, Any], random_neighbors: Artifact | None = None
+        self,
+        neighbors: Artifact,
+        parameters: Mapping[str, Any],
+        random_neighbors: Artifact | None = None,
     ) -> None:
         self.neighbors = CandidateNeighbors(neighbors, parameters, random_neighbors)
         self.kind: ExampleKind = parameters["example_kind"]

@@ -25,7 +25,13 @@ from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.oracle import DEFAULT_BONUSES, oracle_scores
 from raysweep.metrics.scores import GOALS, Goals
 from raysweep.paper.published_scores import TABLES
-from raysweep.results.query_scores import PackedScores, PointName, baselines_file, join_scores, name_of_point
+from raysweep.results.query_scores import (
+    PackedScores,
+    PointName,
+    baselines_file,
+    join_scores,
+    name_of_point,
+)
 from raysweep.results.types import Point, ScoredSplit
 from raysweep.storage.folder import Folder
 
@@ -50,7 +56,9 @@ def limit_points(evaluation: ScoredSet, on_scores: OnScores) -> Iterator[Point]:
     """Yield the reference encoder's point on this split, then, for labeled sentences, one oracle point per bonus."""
     width = evaluation.reference_queries.shape[1]
     reference_scores = evaluation.reference_scores
-    reference = evaluation.point(reference_scores, kind="reference", value=None, width=width, **NO_TRIAL)
+    reference = evaluation.point(
+        reference_scores, kind="reference", value=None, width=width, **NO_TRIAL
+    )
     on_scores(reference, reference_scores)
     yield reference
     if isinstance(evaluation, EvaluationSet):
@@ -63,7 +71,9 @@ def limit_points(evaluation: ScoredSet, on_scores: OnScores) -> Iterator[Point]:
     for bonus, (polarity, similarity) in zip(DEFAULT_BONUSES, all_oracle_scores, strict=True):
         # The point holds only means, since the oracle is not an encoder and its spread over queries is never needed.
         scores = {"polarity": polarity, "similarity": similarity}
-        means = retrieval.Scores({name: values.mean(keepdims=True) for name, values in scores.items()})
+        means = retrieval.Scores(
+            {name: values.mean(keepdims=True) for name, values in scores.items()}
+        )
         point = evaluation.point(means, kind="oracle", value=bonus, width=None, **NO_TRIAL)
         on_scores(point, retrieval.Scores(scores))
         yield point
@@ -74,7 +84,13 @@ def reference_of_tasks(evaluation: ScoredSet) -> Iterator[Point]:
     if isinstance(evaluation, SequenceSet):
         width = evaluation.reference_queries.shape[1]
         for number, task in enumerate(evaluation.tasks.values(), 1):
-            yield task.point(task.reference_scores, kind="reference", value=float(number), width=width, **NO_TRIAL)
+            yield task.point(
+                task.reference_scores,
+                kind="reference",
+                value=float(number),
+                width=width,
+                **NO_TRIAL,
+            )
 
 
 def _oracle_scores(evaluation: EvaluationSet) -> Float64Array:
@@ -122,7 +138,9 @@ class Baselines:
     @property
     def _labeled(self) -> list[EvaluationSet]:
         """Return the evaluation sets with labels; on others, there are no baselines."""
-        return [evaluation for evaluation in self.evaluations if isinstance(evaluation, EvaluationSet)]
+        return [
+            evaluation for evaluation in self.evaluations if isinstance(evaluation, EvaluationSet)
+        ]
 
     def points(self) -> Iterator[Point]:
         """Yield the points that still have to be scored.
@@ -141,7 +159,9 @@ class Baselines:
             if evaluation.split in splits:
                 for _ in limit_points(evaluation, self.on_scores):
                     pass
-        values = {point.value for point in points if point.kind == "probe" and point.value is not None}
+        values = {
+            point.value for point in points if point.kind == "probe" and point.value is not None
+        }
         changes = {"probe": sorted(values), "setfit": None, "published": None}
         probe_config = self.config.model_copy(update=changes)
         probe_baselines = replace(self, config=probe_config, stored=())
@@ -157,7 +177,9 @@ class Baselines:
             return
         num_classes = len(self.prepared.sentences.label_names)
         if num_classes > probe.MAX_CLASSES:
-            self.warn(f"baselines.probe: not scored; {num_classes:,} classes; allowed: at most {probe.MAX_CLASSES:,}")
+            self.warn(
+                f"baselines.probe: not scored; {num_classes:,} classes; allowed: at most {probe.MAX_CLASSES:,}"
+            )
             return
         dev = next((evaluation for evaluation in self._labeled if evaluation.split == "dev"), None)
         head = probe.fit_prepared(self.prepared, self.seed, dev if self.calibrate else None)
@@ -175,8 +197,12 @@ class Baselines:
 
     def _probe_of_sequence(self, values: Sequence[float]) -> Iterator[Point]:
         """Yield the probe's points of a sequence: each data set has its own probe, calibrated on its own dev."""
-        sequences = [evaluation for evaluation in self.evaluations if isinstance(evaluation, SequenceSet)]
-        of_tasks: defaultdict[tuple[ScoredSplit, float | None], list[retrieval.Scores]] = defaultdict(list)
+        sequences = [
+            evaluation for evaluation in self.evaluations if isinstance(evaluation, SequenceSet)
+        ]
+        of_tasks: defaultdict[tuple[ScoredSplit, float | None], list[retrieval.Scores]] = (
+            defaultdict(list)
+        )
 
         def collect(point: Point, scores: retrieval.Scores) -> None:
             of_tasks[point.split, point.value].append(scores)
@@ -190,9 +216,13 @@ class Baselines:
         for evaluation in sequences:
             for value in values:
                 parts = of_tasks[evaluation.split, value]
-                if len(parts) == len(self.prepared.tasks):  # otherwise a probe cannot be fitted, which was reported
+                if len(parts) == len(
+                    self.prepared.tasks
+                ):  # otherwise a probe cannot be fitted, which was reported
                     scores = join_task_scores(parts)
-                    point = evaluation.point(scores, kind="probe", value=value, width=width, **NO_TRIAL)
+                    point = evaluation.point(
+                        scores, kind="probe", value=value, width=width, **NO_TRIAL
+                    )
                     self.on_scores(point, scores)
                     yield point
 
@@ -205,7 +235,9 @@ class Baselines:
         width = encoder_scores.width
         for evaluation in self._labeled:
             scores = encoder_scores.by_split[evaluation.split]
-            yield evaluation.point(scores, kind="setfit", value=None, width=width, label=label, **NO_TRIAL)
+            yield evaluation.point(
+                scores, kind="setfit", value=None, width=width, label=label, **NO_TRIAL
+            )
 
     def _published(self) -> Iterator[Point]:
         name = self.config.published
@@ -270,7 +302,9 @@ class BaselineScores:
     def store(self) -> None:
         """Store the added scores, replacing stored scores of the same points."""
         for split, scores_by_name in self._new.items():
-            packed = PackedScores.pack_points({name: scores.named for name, scores in scores_by_name.items()})
+            packed = PackedScores.pack_points(
+                {name: scores.named for name, scores in scores_by_name.items()}
+            )
             stored = self._read(split)
             if stored is not None and stored.num_queries == packed.num_queries:
                 packed = join_scores([stored, packed])

@@ -15,7 +15,8 @@ from ray.util.metrics import Counter, Gauge
 from raysweep.controller.sweep import Sweep
 from raysweep.results.events import Event, RungFinished, TrialInterrupted
 
-REFRESH_SECONDS = 5.0  # Ray exports every 10 s, and drops a gauge that was not set since the last export
+# Ray exports every 10 s, and drops a gauge that was not set since the last export
+REFRESH_SECONDS = 5.0
 RUN = "run"
 
 
@@ -30,13 +31,21 @@ class SweepMetrics:
         self._sweep = sweep
         self._refreshed_at = -math.inf
         self._is_disabled = False
-        self._losses: dict[int, float] = {}  # of the last rung of each trial that has finished one in this session
+        self._losses: dict[
+            int, float
+        ] = {}  # of the last rung of each trial that has finished one in this session
         self._rungs = Counter("raysweep_rungs", "Finished rungs", (RUN,))
-        self._interruptions = Counter("raysweep_interruptions", "Trials that left their worker early", (RUN,))
+        self._interruptions = Counter(
+            "raysweep_interruptions", "Trials that left their worker early", (RUN,)
+        )
         self._trials = Gauge("raysweep_trials", "Trials with this status", (RUN, "status"))
         self._hypervolume = Gauge("raysweep_hypervolume", "Hypervolume of the front on dev", (RUN,))
-        self._spend = Gauge("raysweep_spend", "Cost of the trials in a unit of the budget", (RUN, "unit"))
-        self._loss = Gauge("raysweep_loss", "Training loss of the trial's last rung", (RUN, "trial"))
+        self._spend = Gauge(
+            "raysweep_spend", "Cost of the trials in a unit of the budget", (RUN, "unit")
+        )
+        self._loss = Gauge(
+            "raysweep_loss", "Training loss of the trial's last rung", (RUN, "trial")
+        )
         run = {RUN: Path(sweep.run.location).name}
         gauges = self._trials, self._hypervolume, self._spend, self._loss
         for metric in (self._rungs, self._interruptions, *gauges):

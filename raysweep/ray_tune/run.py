@@ -128,11 +128,15 @@ def run(  # noqa: PLR0913 (one argument for each way to start a run)
     """
     with contextlib.ExitStack() as closing:
         if resumed is not None:
-            closing.callback(resumed.ledger.close)  # releases the run for other drivers, however this ends
+            closing.callback(
+                resumed.ledger.close
+            )  # releases the run for other drivers, however this ends
         _check(config, space, display, resumed)
         older_runs = [load(folder) for folder in warm_start]
         if config.watch is not None:
-            WatchedRelations.of(config.watch, config.seed)  # raises for unreadable data; the session reads it again
+            WatchedRelations.of(
+                config.watch, config.seed
+            )  # raises for unreadable data; the session reads it again
         plan = _plan(config, space, resumed)
 
         def start(session: Session) -> Sweep:
@@ -142,7 +146,9 @@ def run(  # noqa: PLR0913 (one argument for each way to start a run)
 
 
 @_interrupted_once()
-def prepare_only(config: SweepConfig, space: Space, display: Display, log: Log | None = None) -> str:
+def prepare_only(
+    config: SweepConfig, space: Space, display: Display, log: Log | None = None
+) -> str:
     """Build the sweep's artifacts and return the path or URI of the file that :meth:`Prepared.open` reads.
 
     ``display`` and ``log`` are as in :func:`run`.
@@ -208,7 +214,9 @@ def _plan(config: SweepConfig, space: Space, resumed: Resumed | None) -> Plan:
     Raises:
         InputError: If a source or an encoder cannot be read, or has changed since the ``resumed`` run.
     """
-    before = None if resumed is None else resumed.prepared  # a damaged file is rejected before sources are read
+    before = (
+        None if resumed is None else resumed.prepared
+    )  # a damaged file is rejected before sources are read
     plan = make_plan(config, space)
     if resumed is not None and before is not None:
         resumed.check_data(before, plan.prepared)
@@ -218,7 +226,11 @@ def _plan(config: SweepConfig, space: Space, resumed: Resumed | None) -> Plan:
 
 
 def execute(
-    plan: Plan, display: Display, log: Log | None, start: Callable[[Session], Sweep], place: str | None = None
+    plan: Plan,
+    display: Display,
+    log: Log | None,
+    start: Callable[[Session], Sweep],
+    place: str | None = None,
 ) -> RunOutcome:
     """Prepare the artifacts, ``start`` the sweep, search, score the front on test, and record how it ended.
 
@@ -246,7 +258,9 @@ def execute(
                 output = None if log is None else log.saved_stderr
                 uploads.enter_context(survived(sweep.run.location, head_address(), output))
                 uploads.enter_context(uploaded(sweep.run, ["study.journal", *logs]))
-                sweep.ledger.on_close = uploads.close  # afterwards the run may belong to another driver
+                sweep.ledger.on_close = (
+                    uploads.close
+                )  # afterwards the run may belong to another driver
                 search(session, sweep)
             ending = ending_of(sweep)
         except KeyboardInterrupt:
@@ -271,7 +285,9 @@ def execute(
                 if tracking is not None:
                     tracking.finish()
     if ending == INTERRUPTED or (sweep.cause is not None and not sweep.is_done):
-        display.line(f"run: to resume: {format_resume(sweep.run.location, *options_beyond(sweep.reached_limit))}")
+        display.line(
+            f"run: to resume: {format_resume(sweep.run.location, *options_beyond(sweep.reached_limit))}"
+        )
     return RunOutcome(sweep.run, ending)
 
 
@@ -302,7 +318,9 @@ def open_session(plan: Plan, capacity: Capacity, display: Display, log: Log | No
     request = replace(request, count=count)
     prepared = prepare(plan, capacity, display)
     names = [artifact.name for artifact in prepared.artifacts]
-    names.append(find_copy(plan.store.location, prepared.model_identity).name)  # usually missing, of size 0
+    names.append(
+        find_copy(plan.store.location, prepared.model_identity).name
+    )  # usually missing, of size 0
     check_room(plan.store.root, names)
     # Imported late, since it imports torch.
     from raysweep.ray_tune.workers import WorkbenchSpec, size_trials
@@ -445,7 +463,11 @@ def _as_input_error(error: Exception, sweep: Sweep | None) -> InputError | None:
     Tune wraps exceptions that callbacks raise. For a storage failure, the message explains how to resume.
     """
     if sweep is not None and sweep.ledger.failure:
-        return InputError(sweep.ledger.failure) if sweep.ledger.lost else TemporaryError(sweep.ledger.failure)
+        return (
+            InputError(sweep.ledger.failure)
+            if sweep.ledger.lost
+            else TemporaryError(sweep.ledger.failure)
+        )
     if problem := storage_problem(error):
         command = "run the same command" if sweep is None else format_resume(sweep.run.location)
         return TemporaryError(f"{problem}; once it is writable: {command}")

@@ -33,7 +33,13 @@ from raysweep.evaluation.pair_measures import reference_measures
 from raysweep.evaluation.relation_set import scored_set
 from raysweep.evaluation.watched import WatchedRelations
 from raysweep.metrics.scores import WATCHED
-from raysweep.ray_tune.baselines import Baselines, BaselineScores, OnScores, limit_points, reference_of_tasks
+from raysweep.ray_tune.baselines import (
+    Baselines,
+    BaselineScores,
+    OnScores,
+    limit_points,
+    reference_of_tasks,
+)
 from raysweep.ray_tune.untuned import Untuned
 from raysweep.results.commands import format_command
 from raysweep.results.events import PointsScored, SessionStarted
@@ -78,7 +84,9 @@ class Session:
             try:
                 return watched.with_target(self._dev_relations())
             except InputError as error:
-                self.display.warn(f"watch.target: dev cannot be the target, so there is no adiabatic range: {error}")
+                self.display.warn(
+                    f"watch.target: dev cannot be the target, so there is no adiabatic range: {error}"
+                )
         return watched
 
     def _dev_relations(self) -> Relations:
@@ -109,7 +117,12 @@ class Session:
         """Return the writer that records the sentences retrieved by the front's members."""
         config = self.config
         return ReadingsWriter(
-            run, self.prepared, self._shown_split, config.seed, config.report.texts, self.display.warn
+            run,
+            self.prepared,
+            self._shown_split,
+            config.seed,
+            config.report.texts,
+            self.display.warn,
         )
 
     def begin(self, older: Sequence[Results] = (), place: str | None = None) -> Sweep:
@@ -123,7 +136,9 @@ class Session:
         events = ledger.open()
         try:
             if has_begun(events):
-                raise InputError(f"{run.location}: another process has started this run; run the command again")
+                raise InputError(
+                    f"{run.location}: another process has started this run; run the command again"
+                )
             return self._begin_in(ledger, older)
         except BaseException:
             ledger.close()
@@ -147,7 +162,9 @@ class Session:
         baseline_points = self._score(baselines)
         scores.store()
         self._keep_reference_reading(run, evaluation_sets)
-        reference = next(point for point in limits if point.kind == "reference" and point.split == "dev").pair(goals)
+        reference = next(
+            point for point in limits if point.kind == "reference" and point.split == "dev"
+        ).pair(goals)
         scheduler = make_scheduler(self.config, self.space, reference)
         if older:
             gathered = warm_start.gather(older, self.space, reference, goals)
@@ -164,7 +181,9 @@ class Session:
         for evaluation in evaluation_sets.values():
             tasks += reference_of_tasks(evaluation)
         scored = PointsScored(
-            points=(*limits, *baseline_points), measures=tuple(measures) or None, tasks=tuple(tasks) or None
+            points=(*limits, *baseline_points),
+            measures=tuple(measures) or None,
+            tasks=tuple(tasks) or None,
         )
         ledger.append(scored)
         self._announce(scheduler)
@@ -191,11 +210,15 @@ class Session:
         baselines = self._baselines(evaluation_sets, scores.add, resumed.points)
         new_points = self._score(baselines)
         # A run stores the per-query scores of these kinds of points, which no trial produces.
-        scored_points = [point for point in resumed.points if point.kind in ("reference", "oracle", "probe")]
+        scored_points = [
+            point for point in resumed.points if point.kind in ("reference", "oracle", "probe")
+        ]
         missing = scores.find_missing(scored_points)
         baselines.score_again(missing)
         if self.watched is not None:
-            Untuned(run, self.watched, self.prepared, self.display)  # raises if the watched data has changed
+            Untuned(
+                run, self.watched, self.prepared, self.display
+            )  # raises if the watched data has changed
         # All checks have passed. The event comes first, so that config.yaml always belongs to a recorded session.
         self._record_info(sweep, evaluation_sets)
         self._write_settings(run)
@@ -209,7 +232,9 @@ class Session:
         self._announce(sweep.scheduler)
         steering = sweep.steering
         if steering.workers is not None:
-            self.display.line(f"search: at most {steering.workers} trials at a time (requested by raysweep control)")
+            self.display.line(
+                f"search: at most {steering.workers} trials at a time (requested by raysweep control)"
+            )
         if steering.is_paused:
             resume = format_command("control", sweep.run.location, "--resume")
             self.display.warn(f"search: still paused; to resume: {resume}")
@@ -223,7 +248,9 @@ class Session:
         splits: list[ScoredSplit] = ["dev", "test"] if self.has_test else ["dev"]
         return {split: scored_set(self.prepared, split, self.config.evaluation) for split in splits}
 
-    def _keep_reference_reading(self, run: Folder, evaluation_sets: Mapping[ScoredSplit, ScoredSet]) -> None:
+    def _keep_reference_reading(
+        self, run: Folder, evaluation_sets: Mapping[ScoredSplit, ScoredSet]
+    ) -> None:
         shown_set = evaluation_sets[self._shown_split]
         reading = shown_set.reading({REFERENCE: shown_set.reference_scores})
         if reading is not None:
@@ -237,7 +264,10 @@ class Session:
         return replace(point, scores={**point.scores, WATCHED: Score(untuned.reference_score)})
 
     def _baselines(
-        self, evaluation_sets: Mapping[ScoredSplit, ScoredSet], on_scores: OnScores, stored: Sequence[Point] = ()
+        self,
+        evaluation_sets: Mapping[ScoredSplit, ScoredSet],
+        on_scores: OnScores,
+        stored: Sequence[Point] = (),
     ) -> Baselines:
         return Baselines(
             self.config.baselines,
@@ -287,7 +317,9 @@ class Session:
         except InputError:
             raise
         except ValueError as error:
-            raise InputError(f"space: {error}; allowed: a space that contains every trial of the run") from None
+            raise InputError(
+                f"space: {error}; allowed: a space that contains every trial of the run"
+            ) from None
         return sweep
 
     def _sweep(self, scheduler: Scheduler, ledger: Ledger) -> Sweep:
@@ -295,7 +327,14 @@ class Session:
         costs = CostTracker(self.config.budget, self.request.cpus, self.request.gpus)
         num_queries = self.prepared.sentences.num_queries("dev")
         return Sweep(
-            self.config, scheduler, ledger, self.display, costs, study, num_queries, num_workers=self.request.count
+            self.config,
+            scheduler,
+            ledger,
+            self.display,
+            costs,
+            study,
+            num_queries,
+            num_workers=self.request.count,
         )
 
     def _write_settings(self, run: Folder) -> None:
@@ -334,7 +373,9 @@ class Session:
             polarity=objective.polarity,
             similarity=objective.similarity,
             num_trials=sweep.scheduler.num_trials,
-            num_queries={split: evaluation.num_scored for split, evaluation in evaluation_sets.items()},
+            num_queries={
+                split: evaluation.num_scored for split, evaluation in evaluation_sets.items()
+            },
             num_pool={split: len(evaluation.pool) for split, evaluation in evaluation_sets.items()},
             data_kind=config.data.kind or "labeled",
             label_names=tuple(self.prepared.sentences.label_names),
@@ -366,7 +407,11 @@ class Session:
         if scheduler.replicates.trials:
             details.append(f"max_replicates={scheduler.replicates.trials}")
         request = self.request
-        details += [f"at_a_time={request.count}", f"cpus={request.cpus:g}", f"gpus={request.gpus:g}"]
+        details += [
+            f"at_a_time={request.count}",
+            f"cpus={request.cpus:g}",
+            f"gpus={request.gpus:g}",
+        ]
         if request.memory_bytes:
             details.append(f"memory={request.memory_bytes / GIB:.1f} GiB")
         num_trials = "1 trial" if scheduler.num_trials == 1 else f"{scheduler.num_trials} trials"

@@ -24,7 +24,9 @@ def survived(run: str, head: str, output: int | None = None) -> Iterator[None]:
     descriptor ``output``; if None, to this process's standard output.
     """
     command = [sys.executable, "-m", "raysweep.ray_tune.survivor", run, head]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, start_new_session=True) as survivor:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=output, start_new_session=True
+    ) as survivor:
         try:
             yield
         finally:

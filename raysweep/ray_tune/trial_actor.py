@@ -110,7 +110,9 @@ def _keep_up_while_storage_waits(heartbeat: Heartbeat, run: Folder) -> None:
         run.bucket.on_wait = wait
 
 
-def as_tune_config(job: Assignment | AfterSearch, avoided_nodes: tuple[str, ...] = ()) -> dict[str, Any]:
+def as_tune_config(
+    job: Assignment | AfterSearch, avoided_nodes: tuple[str, ...] = ()
+) -> dict[str, Any]:
     """Return the job, and the ids of the nodes where it must not start, as a configuration for Tune.
 
     Tune copies a configuration several times and pickles it into its snapshots.
@@ -175,7 +177,9 @@ class TrialActor(tune.Trainable):
         if isinstance(job, FrontRung):
             self.results = self._test_scores(sweep, job)
         elif isinstance(job, UnwatchedRung):
-            self.results = self._watched(TrialTask(sweep, Assignment(job.trial, job.config, job.run)), job.step)
+            self.results = self._watched(
+                TrialTask(sweep, Assignment(job.trial, job.config, job.run)), job.step
+            )
         else:
             self.task = TrialTask(sweep, job)
             self.results = self._rungs()
@@ -236,7 +240,10 @@ class TrialActor(tune.Trainable):
             try:
                 results.close()
             except OSError as error:  # the trial resumes from an earlier checkpoint
-                print(f"trial {self.task.assignment.number}: checkpoint not stored (reason={error})", flush=True)
+                print(
+                    f"trial {self.task.assignment.number}: checkpoint not stored (reason={error})",
+                    flush=True,
+                )
 
     def step(self) -> dict[str, Any]:
         """Train and evaluate a rung, or train until the next progress report to :class:`TuneScheduler`."""
@@ -257,7 +264,12 @@ class TrialActor(tune.Trainable):
                 return {"raised": str(error), **_node_in_result(), "done": True}
             self.is_broken = True
             text = "".join(traceback.format_exception(error)).rstrip()
-            return {"raised": exception_line(text), "traceback": text, **_node_in_result(), "done": True}
+            return {
+                "raised": exception_line(text),
+                "traceback": text,
+                **_node_in_result(),
+                "done": True,
+            }
         if isinstance(result, ScoredRung | Watched):
             scored = result.to_json() if isinstance(result, Watched) else dataclasses.asdict(result)
             return {"scored": json.dumps(scored, allow_nan=False), "done": True}
@@ -269,7 +281,11 @@ class TrialActor(tune.Trainable):
         self.has_checkpoint = True
         done = result.step == self.task.num_rungs or bool(result.stop)
         # Serialized because Tune flattens and rewrites nested results.
-        return {"rung": json.dumps(self.as_event(result), allow_nan=False), **_node_in_result(), "done": done}
+        return {
+            "rung": json.dumps(self.as_event(result), allow_nan=False),
+            **_node_in_result(),
+            "done": done,
+        }
 
     def as_event(self, result: RungResult) -> dict[str, Any]:
         """Return the rung in the form of a ledger event, without the trial."""
@@ -310,7 +326,9 @@ class TrialActor(tune.Trainable):
         now = time.monotonic()
         if now - self.logged_at >= LOG_SECONDS:
             self.logged_at = now
-            print(f"trial {self.task.assignment.number}: {describe_progress([progress])}", flush=True)
+            print(
+                f"trial {self.task.assignment.number}: {describe_progress([progress])}", flush=True
+            )
 
     def save_weights(self, result: RungResult) -> None:
         """Store the rung's weights and scores in the run's folder."""
@@ -328,10 +346,14 @@ class TrialActor(tune.Trainable):
         if self.bench.shown_split != "dev" or not isinstance(self.bench.dev, EvaluationSet):
             return None
         points = result.points
-        if any(scores.retrieved is None for scores in points.values()):  # restored from a checkpoint, which lacks them
+        if any(
+            scores.retrieved is None for scores in points.values()
+        ):  # restored from a checkpoint, which lacks them
             points = self.bench.measure(self.bench.dev, list(points))
         trial = self.task.assignment.number
-        return self.bench.dev.reading({(trial, result.step, *key): scores for key, scores in points.items()})
+        return self.bench.dev.reading(
+            {(trial, result.step, *key): scores for key, scores in points.items()}
+        )
 
 
 @functools.cache

@@ -25,7 +25,15 @@ from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from raysweep.cluster.heartbeat import FrozenWatch, HeartbeatWatch, Listener, Silence, kill, kill_all, listen
+from raysweep.cluster.heartbeat import (
+    FrozenWatch,
+    HeartbeatWatch,
+    Listener,
+    Silence,
+    kill,
+    kill_all,
+    listen,
+)
 from raysweep.cluster.nodes import list_worker_nodes
 from raysweep.cluster.ray_internals import count_memory_kills_as_deaths, make_silent_reporter
 from raysweep.cluster.resources import NODE_ID_LABEL, Request, address_of
@@ -58,7 +66,8 @@ MAX_TRACEBACK_CHARACTERS = 10_000
 LOADING_SILENCES = 10  # how many times longer a process may be silent while it loads its libraries
 KILL_AGAIN_SECONDS = 30.0
 SAVE_SECONDS = 60.0  # for trials on workers to write checkpoints after an interruption
-NEVER_SECONDS = "1e9"  # between two Tune snapshots; Tune still takes one at the start and one at the end
+# between two Tune snapshots; Tune still takes one at the start and one at the end
+NEVER_SECONDS = "1e9"
 REMOVED = "removed before it started"
 NODE_DIED = "its node has died"  # in Ray's message about a dead actor
 SHORT_OF_MEMORY = "running low on memory"  # the same, for processes that Ray itself killed
@@ -122,7 +131,10 @@ class TuneSearcher(_NotInSnapshots, Searcher):
             return None if self._sweep.assignments or was_paused else self._rung_to_score()
         number, config = proposal
         run = self._sweep.scheduler.trials[number].run
-        recomputes = self._sweep.config.resources.recompute_activations or number in self._sweep.short_of_memory
+        recomputes = (
+            self._sweep.config.resources.recompute_activations
+            or number in self._sweep.short_of_memory
+        )
         return self._as_tune_config(Assignment(number, config, run, recomputes), number)
 
     def _as_tune_config(self, job: Assignment | AfterSearch, key: Hashable) -> dict[str, Any]:
@@ -133,10 +145,14 @@ class TuneSearcher(_NotInSnapshots, Searcher):
         self._sweep.is_over = True
         rung = None if self._sweep.is_paused else self._scores.next()
         if rung is None:
-            return None if self._sweep.is_paused or self._scores.are_under_way else Searcher.FINISHED
+            return (
+                None if self._sweep.is_paused or self._scores.are_under_way else Searcher.FINISHED
+            )
         return self._as_tune_config(rung, key_of(rung))
 
-    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
         """Do nothing: the scheduler receives more detail and reports when a trial has left its worker."""
 
     def save(self, checkpoint_path: str) -> None:
@@ -157,7 +173,9 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
 
     @_ends_the_sweep()
     @uninterrupted()
-    def on_trial_result(self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]) -> str:
+    def on_trial_result(
+        self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]
+    ) -> str:
         job = job_of(trial.config)
         assert isinstance(job, Assignment)
         if "progress" in result:
@@ -170,13 +188,17 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
     def _record_rung(self, number: int, result: dict[str, Any]) -> bool:
         steps_done = self._sweep.progress.steps_done(number)
         leaves = self._sweep.record_rung(number, json.loads(result["rung"]))
-        if self._sweep.progress.steps_done(number) > steps_done:  # not a repetition of a checkpoint's rung
+        if (
+            self._sweep.progress.steps_done(number) > steps_done
+        ):  # not a repetition of a checkpoint's rung
             self._sweep.nodes.note_rung(number, node_in(result).id)
         return leaves
 
     @_ends_the_sweep()
     @uninterrupted()
-    def on_trial_complete(self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]) -> None:
+    def on_trial_complete(
+        self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]
+    ) -> None:
         job = job_of(trial.config)
         loss = loss_in(result)
         error = error_in(result)
@@ -260,16 +282,22 @@ class _Watch(_NotInSnapshots, tune.Callback):
     def save_running_trials(self) -> None:
         """Let the trials on workers write checkpoints within their rungs, for at most SAVE_SECONDS."""
         running = [trial for trial in self._trials if trial.status == TuneTrial.RUNNING]
-        actors = [trial.temporary_state.ray_actor for trial in running if trial.temporary_state.ray_actor]
+        actors = [
+            trial.temporary_state.ray_actor for trial in running if trial.temporary_state.ray_actor
+        ]
         if not actors:
             return
-        self._sweep.display.line("search: interrupted; saving the running trials (press Ctrl-C again to skip this)")
+        self._sweep.display.line(
+            "search: interrupted; saving the running trials (press Ctrl-C again to skip this)"
+        )
         # Stopping a trial closes its iterator, which writes a checkpoint.
         saved: list[Any] = [actor.stop.remote() for actor in actors]
         ray.wait(saved, num_returns=len(saved), timeout=SAVE_SECONDS)
 
     @_ends_the_sweep()
-    def on_trial_start(self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any) -> None:
+    def on_trial_start(
+        self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any
+    ) -> None:
         self._begun.add(trial.trial_id)
         self._trials = trials
         job = job_of(trial.config)
@@ -281,7 +309,9 @@ class _Watch(_NotInSnapshots, tune.Callback):
         text = Path(trial.error_file).read_text(encoding="utf-8") if trial.error_file else ""
         without_colors = re.sub(r"\x1b\[\d+m", "", text)
         _, _, message = without_colors.partition("\n")  # the first line is Tune's failure count
-        return _Error(message.strip(), trial.trial_id in self._begun, self._reasons.get(trial.trial_id))
+        return _Error(
+            message.strip(), trial.trial_id in self._begun, self._reasons.get(trial.trial_id)
+        )
 
     @_ends_the_sweep()
     def on_step_end(self, iteration: int, trials: list[TuneTrial], **info: Any) -> None:
@@ -375,7 +405,11 @@ class _Error:
         """Return the raised exception, or the last line of Ray's message, which has the details."""
         if self.is_raised:
             return exception_line(self.text)
-        return self.text.rstrip().splitlines()[-1].strip() if self.text.strip() else "Ray gave no reason"
+        return (
+            self.text.rstrip().splitlines()[-1].strip()
+            if self.text.strip()
+            else "Ray gave no reason"
+        )
 
     @property
     def loss(self) -> Loss:
@@ -411,7 +445,13 @@ def place_job(request: Request, tune_config: dict[str, Any]) -> tune.PlacementGr
     return tune.PlacementGroupFactory([bundle], bundle_label_selector=[selector])
 
 
-def search(sweep: Sweep, bench: WorkbenchSpec, actor: type[TrialActor] = TrialActor, *, has_test: bool = False) -> None:
+def search(
+    sweep: Sweep,
+    bench: WorkbenchSpec,
+    actor: type[TrialActor] = TrialActor,
+    *,
+    has_test: bool = False,
+) -> None:
     """Run the sweep's trials and score its front on the test split, if there is one.
 
     The trials run until none are left or the budget is spent. On KeyboardInterrupt, finished rungs and scores remain in
@@ -419,14 +459,18 @@ def search(sweep: Sweep, bench: WorkbenchSpec, actor: type[TrialActor] = TrialAc
     """
     config = sweep.config
     request = bench.request
-    os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"  # raysweep handles Ctrl-C; Tune's handler would save pickles first
+    # raysweep handles Ctrl-C; Tune's handler would save pickles first
+    os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"
     os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"  # the ledger has every result
     os.environ["TUNE_GLOBAL_CHECKPOINT_S"] = NEVER_SECONDS  # its snapshots are never read
-    os.environ["RAY_TRAIN_COUNT_PREEMPTION_AS_FAILURE"] = "1"  # otherwise Tune itself would restart preempted trials
+    # otherwise Tune itself would restart preempted trials
+    os.environ["RAY_TRAIN_COUNT_PREEMPTION_AS_FAILURE"] = "1"
     count_memory_kills_as_deaths()
     sweep.nodes.list_usable = list_worker_nodes
     listener = listen(config.resources.silent_seconds)
-    task = SweepTask(bench, config.budget, sweep.run, config.seed, config.resources.checkpoint_seconds, listener)
+    task = SweepTask(
+        bench, config.budget, sweep.run, config.seed, config.resources.checkpoint_seconds, listener
+    )
     scores = FrontScores(sweep, has_test=has_test)
     with answered(sweep) as request_handler:
         metrics = SweepMetrics(sweep)
@@ -434,7 +478,9 @@ def search(sweep: Sweep, bench: WorkbenchSpec, actor: type[TrialActor] = TrialAc
         # Private to this process, so that Tune reads no files from a place where others may write.
         snapshots = tempfile.TemporaryDirectory(prefix="tune-", dir=process_folder())
         tuner = tune.Tuner(
-            tune.with_resources(tune.with_parameters(actor, sweep=task), functools.partial(place_job, request)),
+            tune.with_resources(
+                tune.with_parameters(actor, sweep=task), functools.partial(place_job, request)
+            ),
             tune_config=tune.TuneConfig(
                 num_samples=-1,  # the sweep decides when it is over
                 search_alg=TuneSearcher(sweep, scores, request_handler),
@@ -451,7 +497,9 @@ def search(sweep: Sweep, bench: WorkbenchSpec, actor: type[TrialActor] = TrialAc
                 progress_reporter=make_silent_reporter(),
                 callbacks=[watch],
                 failure_config=tune.FailureConfig(max_failures=0),
-                checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
+                checkpoint_config=tune.CheckpointConfig(
+                    checkpoint_frequency=0, checkpoint_at_end=False
+                ),
             ),
         )
         with snapshots, metrics.attached(), sweep.display.live():
@@ -460,7 +508,9 @@ def search(sweep: Sweep, bench: WorkbenchSpec, actor: type[TrialActor] = TrialAc
             except BaseException as error:
                 if isinstance(error, KeyboardInterrupt):
                     watch.save_running_trials()
-                if address_of(config.resources):  # the cluster outlives this process, and trials would keep running
+                if address_of(
+                    config.resources
+                ):  # the cluster outlives this process, and trials would keep running
                     kill_all(listener)
                 if isinstance(error, SweepStoppedError):
                     raise error.error from None

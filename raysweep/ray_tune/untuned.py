@@ -70,7 +70,9 @@ class Untuned:
         """Measure and store what is not stored yet: the reference, and the base model as these towers embed it."""
         prepared = self.prepared
         model, reference = EncoderConfig(**prepared.model), EncoderConfig(**prepared.reference)
-        encoders = {REFERENCE: (watched_encoder(reference, reference, "both"), prepared.reference_identity)}
+        encoders = {
+            REFERENCE: (watched_encoder(reference, reference, "both"), prepared.reference_identity)
+        }
         for tower in towers:
             encoders[tower] = watched_encoder(model, reference, tower), prepared.model_identity
         missing = {name: encoders[name] for name in encoders if name not in self._values}
@@ -101,7 +103,11 @@ class Untuned:
             arrays = read_archive(content)
             digest = arrays.pop("digest").tobytes().decode()
             names = {name.partition("/")[0] for name in arrays}
-            values = {name: self._unpack(name, arrays) for name in names} if digest == self.relations.digest else {}
+            values = (
+                {name: self._unpack(name, arrays) for name in names}
+                if digest == self.relations.digest
+                else {}
+            )
         except (FileNotFoundError, ValueError, KeyError):
             return
         if digest != self.relations.digest and not self.is_new:
@@ -113,7 +119,10 @@ class Untuned:
 
     def _unpack(self, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> MeasuredRelations:
         return [
-            {geometry: Measured(relations, arrays[f"{name}/{number}/{geometry}"]) for geometry in GEOMETRIES}
+            {
+                geometry: Measured(relations, arrays[f"{name}/{number}/{geometry}"])
+                for geometry in GEOMETRIES
+            }
             for number, relations in enumerate(self.relations.relations)
         ]
 

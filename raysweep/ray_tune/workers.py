@@ -47,7 +47,9 @@ class WorkbenchSpec:
     watch: WatchTask | None = None
 
 
-_workbenches: dict[str, Workbench] = {}  # at most one; a process that joins a different sweep drops the previous one
+_workbenches: dict[
+    str, Workbench
+] = {}  # at most one; a process that joins a different sweep drops the previous one
 
 
 def open_workbench(spec: WorkbenchSpec) -> Workbench:
@@ -74,7 +76,11 @@ def open_workbench(spec: WorkbenchSpec) -> Workbench:
 
 
 def size_trials(
-    bench: WorkbenchSpec, space: Space, resources: ResourcesConfig, capacity: Capacity, display: Display
+    bench: WorkbenchSpec,
+    space: Space,
+    resources: ResourcesConfig,
+    capacity: Capacity,
+    display: Display,
 ) -> Request:
     """Return the request for trials, adjusted to their memory.
 
@@ -106,7 +112,9 @@ def size_trials(
     return packed
 
 
-def _with_memory(bench: WorkbenchSpec, space: Space, capacity: Capacity, display: Display) -> Request:
+def _with_memory(
+    bench: WorkbenchSpec, space: Space, capacity: Capacity, display: Display
+) -> Request:
     needed_bytes = needed_by_trial(bench.prepared, space, bench.request.cache_bytes)
     request = capacity.with_memory(bench.request, needed_bytes)
     if 0 < request.memory_bytes < needed_bytes:
@@ -155,7 +163,8 @@ def _needed_by_sequence(prepared: Prepared, space: Space) -> int:
     num_sentences, width = prepared.reference_embeddings.document.shape
     defaults = SEQUENCE_LOSSES["hypermask"].defaults
     adapter_size, hidden_size = (
-        int(max(space.values(name), default=defaults[name])) for name in ("adapter_size", "hidden_size")
+        int(max(space.values(name), default=defaults[name]))
+        for name in ("adapter_size", "hidden_size")
     )
     num_classes = len(prepared.sequence.label_names)
     num_weights = (2 * adapter_size + num_classes) * width
@@ -187,7 +196,9 @@ class MeasuredTrials(NamedTuple):
     recomputes: bool = False
 
 
-def measure_memory(spec: WorkbenchSpec, trials: MeasuredTrials, report: Callable[[str], None]) -> GpuMemory:
+def measure_memory(
+    spec: WorkbenchSpec, trials: MeasuredTrials, report: Callable[[str], None]
+) -> GpuMemory:
     """Return the GPU memory that the most demanding of ``trials`` takes.
 
     ``report`` is called with a description of the wait while no GPU is free.
@@ -223,10 +234,14 @@ def _measure_memory(spec: WorkbenchSpec, trials: MeasuredTrials) -> GpuMemory:
     return GpuMemory(peak, torch.cuda.get_device_properties(0).total_memory)
 
 
-def keep_scores(run: Folder, split: ScoredSplit, trial: int, step: int, scores: Mapping[PointKey, Scores]) -> None:
+def keep_scores(
+    run: Folder, split: ScoredSplit, trial: int, step: int, scores: Mapping[PointKey, Scores]
+) -> None:
     """Store the per-query scores of a rung's points in the run's folder."""
     file = rung_file(split, trial, step)
-    if split == "dev" and run.exists(file):  # a resumed trial repeats its last rung, which counts once
+    if split == "dev" and run.exists(
+        file
+    ):  # a resumed trial repeats its last rung, which counts once
         return
     named: dict[PointName, Mapping[str, Float64Array]] = {}
     for key, point_scores in scores.items():

@@ -63,7 +63,9 @@ class Outcome:
     def cells(self) -> list[str]:
         sampler = self.search.sampler.rpartition(":")[2]
         shares = [f"{100 * share:.1f}" for share in self.shares]
-        budgets = [f"{budget:,.0f}" if budget < float("inf") else "never" for budget in self.budgets]
+        budgets = [
+            f"{budget:,.0f}" if budget < float("inf") else "never" for budget in self.budgets
+        ]
         return [sampler, self.search.policy, *shares, *budgets]
 
     def figures(self) -> dict[str, Any]:
@@ -71,7 +73,9 @@ class Outcome:
         return {
             "sampler": self.search.sampler,
             "policy": self.search.policy,
-            "hypervolume_share_by_budget_fraction": dict(zip(_percentages(FRACTIONS), self.shares, strict=True)),
+            "hypervolume_share_by_budget_fraction": dict(
+                zip(_percentages(FRACTIONS), self.shares, strict=True)
+            ),
             "budget_to_share": dict(zip(_percentages(SHARES), budgets, strict=True)),
         }
 
@@ -131,7 +135,9 @@ def _warn_of_missing_rungs(recording: RecordedSweep, name: str, display: Display
             "rungs; searches cannot train them longer"
         )
     if recording.num_rungs == 1:
-        display.warn(f"{name}: every trial has one rung, so the comparison covers samplers but not early stopping")
+        display.warn(
+            f"{name}: every trial has one rung, so the comparison covers samplers but not early stopping"
+        )
 
 
 def _check_sampler(sampler: str, recording: RecordedSweep, proposals: Aim) -> None:
@@ -144,7 +150,9 @@ def _check_sampler(sampler: str, recording: RecordedSweep, proposals: Aim) -> No
         raise InputError(f"--sampler: {error}") from None
 
 
-def _replay(recording: RecordedSweep, search: SearchSettings, seed: int, num_workers: int) -> list[Step]:
+def _replay(
+    recording: RecordedSweep, search: SearchSettings, seed: int, num_workers: int
+) -> list[Step]:
     peer = Search(recording, search, seed)
     try:
         return list(replay(recording, peer, num_workers))
@@ -152,15 +160,21 @@ def _replay(recording: RecordedSweep, search: SearchSettings, seed: int, num_wor
         if search.sampler in SAMPLERS:
             raise
         # The user's own sampler failed, so its message is more helpful than raysweep's traceback.
-        raise InputError(f"--sampler: {search.sampler!r} failed: {type(error).__name__}: {error}") from None
+        raise InputError(
+            f"--sampler: {search.sampler!r} failed: {type(error).__name__}: {error}"
+        ) from None
 
 
-def _outcome(recording: RecordedSweep, search: SearchSettings, runs: Sequence[Sequence[Step]]) -> Outcome:
+def _outcome(
+    recording: RecordedSweep, search: SearchSettings, runs: Sequence[Sequence[Step]]
+) -> Outcome:
     shares = []
     for fraction in FRACTIONS:
         budget = fraction * recording.total_budget
         shares.append(statistics.median(share_at(run, budget, recording) for run in runs))
-    budgets = [statistics.median(budget_to(share, recording, run) for run in runs) for share in SHARES]
+    budgets = [
+        statistics.median(budget_to(share, recording, run) for run in runs) for share in SHARES
+    ]
     return Outcome(search, tuple(shares), tuple(budgets))
 
 

@@ -29,7 +29,9 @@ COLUMNS = (*REQUIRED, "value", "accuracy")
 
 _NO_TRIALS = ("oracle", *BASELINES)  # kinds of points that no trial produces and no search can find
 
-NULLABLE = frozenset(name for name in SHARED_PARAMETERS if TrialConfig.model_fields[name].default is None)
+NULLABLE = frozenset(
+    name for name in SHARED_PARAMETERS if TrialConfig.model_fields[name].default is None
+)
 """Trial parameters for which null is a value."""
 
 
@@ -60,13 +62,17 @@ def read_frame(path: Path) -> "pd.DataFrame":
         if path.suffix == ".csv":
             return pd.read_csv(path, low_memory=False, keep_default_na=False, na_values=[""])
         return pd.read_parquet(path)
-    except Exception as error:  # a damaged file may fail in any layer, and each has its own error types
+    except (
+        Exception
+    ) as error:  # a damaged file may fail in any layer, and each has its own error types
         words = str(error).split()
         reason = " ".join(words)[:300] or type(error).__name__
         raise InputError(f"{path}: cannot be read: {reason}") from None
 
 
-def from_frame(frame: "pd.DataFrame", name: str, where: Mapping[str, str] | None = None) -> RecordedSweep:
+def from_frame(
+    frame: "pd.DataFrame", name: str, where: Mapping[str, str] | None = None
+) -> RecordedSweep:
     """Return the recording in a frame; ``name`` is for error messages. See :func:`read`."""
     try:
         return _recorded_sweep(frame.reset_index(drop=True), where or {})
@@ -201,10 +207,14 @@ def check_columns(frame: "pd.DataFrame", columns: Iterable[str]) -> None:
     """Raise InputError for the first column that is missing from the frame."""
     for column in columns:
         if column not in frame:
-            raise InputError(f"column {column!r} is missing; the columns are {', '.join(map(str, frame.columns))}")
+            raise InputError(
+                f"column {column!r} is missing; the columns are {', '.join(map(str, frame.columns))}"
+            )
 
 
-def number_column(frame: "pd.DataFrame", column: str, *, is_optional: bool = False) -> "pd.Series[float]":
+def number_column(
+    frame: "pd.DataFrame", column: str, *, is_optional: bool = False
+) -> "pd.Series[float]":
     """Return a column as floats, with NaN for empty cells if they are allowed.
 
     Raises:
@@ -268,7 +278,9 @@ def to_frame(results: Results) -> "pd.DataFrame":
 
     if results.info.is_related:
         goals = " and ".join(results.info.goals)
-        raise InputError(f"{results.folder}: its points have {goals}; allowed: a run over labeled sentences")
+        raise InputError(
+            f"{results.folder}: its points have {goals}; allowed: a run over labeled sentences"
+        )
     if not results.rungs:
         raise InputError(f"{results.folder}: no rung is finished, so there is nothing to record")
     parameters = varied_parameters(results.trials)

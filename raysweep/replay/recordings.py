@@ -130,7 +130,9 @@ def _parameters(rows: Sequence[Values], ranges: Set[str]) -> Parameters:
                 values_of_children = []
                 for row in rows:
                     if row[parent] == option:
-                        values_of_children.append({name: row[name] for name in children if name in row})
+                        values_of_children.append(
+                            {name: row[name] for name in children if name in row}
+                        )
                 nested[option] = _parameters(values_of_children, ranges)
             parameters[parent] = Choices(nested)
     if undecided:

@@ -32,7 +32,9 @@ class Peer(Protocol):
     def on_begin(self, trial: int, values: Mapping[str, Any]) -> None:
         """Receive a new trial's configuration, which is the recorded one nearest to the request."""
 
-    def on_rung(self, trial: int, budget: int, points: Sequence[Pair], ahead: Sequence[int]) -> bool:
+    def on_rung(
+        self, trial: int, budget: int, points: Sequence[Pair], ahead: Sequence[int]
+    ) -> bool:
         """Receive a rung's points, and return whether the trial stops at this rung.
 
         ``ahead`` contains the budgets of the trial's remaining rungs.
@@ -65,7 +67,9 @@ class Search:
             first_examples=recording.first_budget,
             reduction_factor=settings.reduction_factor,
         )
-        self.proposer = Proposer(recording.space, settings.sampler, seed, objective, settings.proposals)
+        self.proposer = Proposer(
+            recording.space, settings.sampler, seed, objective, settings.proposals
+        )
         early_stopper = make_early_stopper(rule, objective, recording.reference)
         self.scheduler = Scheduler(self.proposer, early_stopper, objective, len(recording.trials))
 
@@ -76,7 +80,9 @@ class Search:
     def on_begin(self, trial: int, values: Mapping[str, Any]) -> None:
         self.scheduler.amend(trial, values)
 
-    def on_rung(self, trial: int, budget: int, points: Sequence[Pair], ahead: Sequence[int]) -> bool:
+    def on_rung(
+        self, trial: int, budget: int, points: Sequence[Pair], ahead: Sequence[int]
+    ) -> bool:
         return self.scheduler.rung(trial, budget, points, ahead) is not None
 
     def on_rest(self, trial: int, completed: bool) -> None:
@@ -174,7 +180,9 @@ class _Workers:
 
     def __init__(self) -> None:
         self.clock = 0.0
-        self._ends: list[tuple[float, int, int]] = []  # heap of (end of the rung, start order, trial)
+        self._ends: list[
+            tuple[float, int, int]
+        ] = []  # heap of (end of the rung, start order, trial)
         self._num_started = 0
 
     def __len__(self) -> int:
@@ -300,7 +308,9 @@ def _share_of_different_pairs(values: Sequence[Scalar]) -> float:
 def _mean_difference(values: Float64Array) -> float:
     """Return the mean absolute difference over all pairs of values, including pairs of a value with itself."""
     count = len(values)
-    coefficients = 2 * np.arange(count) - count + 1  # of the sorted values in the sum of all differences
+    coefficients = (
+        2 * np.arange(count) - count + 1
+    )  # of the sorted values in the sum of all differences
     sum_of_differences = (coefficients * np.sort(values)).sum()
     return float(2 * sum_of_differences / count**2)
 

@@ -66,10 +66,15 @@ def _fill_gaps(
 ) -> Sequence[Any]:
     """Replace None with random values of the parameter if another parameter decides which configurations have one."""
     present = [value for value in values if value is not None]
-    if len(present) == len(values) or not any(_decides(other, values) for other in columns.values()):
+    if len(present) == len(values) or not any(
+        _decides(other, values) for other in columns.values()
+    ):
         return values
     indexes = random.integers(len(present), size=len(values))
-    return [present[index] if value is None else value for index, value in zip(indexes, values, strict=True)]
+    return [
+        present[index] if value is None else value
+        for index, value in zip(indexes, values, strict=True)
+    ]
 
 
 def _decides(other: Sequence[Any], values: Sequence[Any]) -> bool:

@@ -24,11 +24,19 @@ _COLUMNS = (
 
 def calibrations_of_front(summary: Summary) -> list[Calibration]:
     """Return the calibrations of the rungs whose heads front members use, sorted by trial, rung and split."""
-    rungs = {(member.dev.trial, member.dev.step) for member in summary.members if member.dev.kind == "class_concat"}
+    rungs = {
+        (member.dev.trial, member.dev.step)
+        for member in summary.members
+        if member.dev.kind == "class_concat"
+    }
     calibrations = [
-        calibration for calibration in summary.results.calibrations if (calibration.trial, calibration.step) in rungs
+        calibration
+        for calibration in summary.results.calibrations
+        if (calibration.trial, calibration.step) in rungs
     ]
-    return sorted(calibrations, key=lambda item: (item.trial or 0, item.step or 0, SPLITS.index(item.split)))
+    return sorted(
+        calibrations, key=lambda item: (item.trial or 0, item.step or 0, SPLITS.index(item.split))
+    )
 
 
 def calibration_table(summary: Summary) -> TextTable:

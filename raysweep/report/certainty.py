@@ -23,7 +23,9 @@ from raysweep.uncertainty.selection import Drop, between_splits, optimism, split
 
 REFERENCE: PointName = (None, None, "reference", None)
 
-Means = dict[PointName, ScoreIntervals]  # of configurations, keyed by the point names of their original trials
+Means = dict[
+    PointName, ScoreIntervals
+]  # of configurations, keyed by the point names of their original trials
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,10 @@ def _trained(
         scored = runs.scored(members, stored)
         if split == "dev":
             bias = added[:, None]
-            scored = [replace(configuration, scores=configuration.scores - bias) for configuration in scored]
+            scored = [
+                replace(configuration, scores=configuration.scores - bias)
+                for configuration in scored
+            ]
         trained[split] = Trained(scored, noise)
     return trained
 
@@ -181,7 +186,9 @@ def _from_knee(stored: QueryScores, front: Front) -> dict[PointName, FromKnee]:
     return from_knee
 
 
-def _drops(known: Mapping[ScoredSplit, QueryScores], front: Front, added: Float64Array) -> dict[str, Drop]:
+def _drops(
+    known: Mapping[ScoredSplit, QueryScores], front: Front, added: Float64Array
+) -> dict[str, Drop]:
     """Return the drops in the members' mean P and S from dev to test, or none unless both splits are known."""
     if len(known) < 2:
         return {}
@@ -197,7 +204,9 @@ def _drops(known: Mapping[ScoredSplit, QueryScores], front: Front, added: Float6
         reference_drop = None
         if dev_reference is not None and test_reference is not None:
             reference_drop = between_splits(dev_reference[score], test_reference[score])
-        drops[name] = split_drop(dev_means[score], test_means[score], selection_bias, reference_drop)
+        drops[name] = split_drop(
+            dev_means[score], test_means[score], selection_bias, reference_drop
+        )
     return drops
 
 

@@ -92,7 +92,10 @@ class Condition:
 
 
 def read_conditions(
-    texts: Iterable[str], points: Collection[Fields], guards: Collection[str] = (), parameters: Iterable[str] = ()
+    texts: Iterable[str],
+    points: Collection[Fields],
+    guards: Collection[str] = (),
+    parameters: Iterable[str] = (),
 ) -> list[Condition]:
     """Parse conditions on points with these fields; ``guards`` names further fields, which are also scores.
 
@@ -107,7 +110,9 @@ def read_conditions(
     return [_read_condition(text, points, names, scores) for text in texts]
 
 
-def _read_condition(text: str, points: Collection[Fields], names: Sequence[str], scores: Collection[str]) -> Condition:
+def _read_condition(
+    text: str, points: Collection[Fields], names: Sequence[str], scores: Collection[str]
+) -> Condition:
     match = _CONDITION.fullmatch(text)
     if match is None or (_NUMBER.fullmatch(match[1]) and match[1] not in names):
         raise InputError(
@@ -150,7 +155,9 @@ def _check_number(condition: Condition, values: Iterable[Any], *, is_score: bool
     name, text = condition.name, condition.text
     words = _words(values)
     if words:
-        raise InputError(f"{place}: {name} is text, so only = and != apply; allowed: {', '.join(words)}")
+        raise InputError(
+            f"{place}: {name} is text, so only = and != apply; allowed: {', '.join(words)}"
+        )
     if _NUMBER.fullmatch(text) is None:
         hint = "; use a separate --where for each condition" if " " in text else ""
         raise InputError(f"{place}: the value is {text!r}; allowed: a number{hint}")
@@ -262,7 +269,9 @@ class Chosen:
     why_none: str = ""
 
 
-def choose(summary: Summary, selection: Selection, is_eligible: Callable[[Point], bool] = lambda _: True) -> Chosen:
+def choose(
+    summary: Summary, selection: Selection, is_eligible: Callable[[Point], bool] = lambda _: True
+) -> Chosen:
     """Return the eligible points that match the selection.
 
     Raises:
@@ -289,11 +298,15 @@ def choose(summary: Summary, selection: Selection, is_eligible: Callable[[Point]
     scored = [candidate for candidate in meeting if candidate.fields[by] is not None]
     ranked = sorted(scored, key=lambda candidate: _rank(candidate, by))
     if not ranked:
-        raise InputError(f"--best is {by}, which no point has; allowed: {', '.join(ranking_scores())}")
+        raise InputError(
+            f"--best is {by}, which no point has; allowed: {', '.join(ranking_scores())}"
+        )
     return Chosen(tuple(ranked[: selection.top or 1]))
 
 
-def _conditions_on(candidates: Sequence[Candidate], texts: Iterable[str], results: Results) -> list[Condition]:
+def _conditions_on(
+    candidates: Sequence[Candidate], texts: Iterable[str], results: Results
+) -> list[Condition]:
     """Parse conditions on candidates; they may name guards and parameters that no candidate has."""
     own_names = {name for candidate in candidates for name in candidate.own_fields}
     guards = {score.guard for score in results.guards} | set(results.info.guards)
@@ -328,7 +341,9 @@ def candidates_of(summary: Summary, *, everything: bool) -> list[Candidate]:
         num_trials = len(results.trials)
         num_failed = sum(trial.status == "failed" for trial in results.trials)
         failed = f" ({num_failed} of {num_trials} failed)" if num_failed else ""
-        raise InputError(f"{results.folder}: has no points to choose from, because no trial finished a rung{failed}")
+        raise InputError(
+            f"{results.folder}: has no points to choose from, because no trial finished a rung{failed}"
+        )
     configs = {trial.trial: trial.config for trial in results.trials}
     points = {name: member.dev for name, member in members.items()}
     if everything:
@@ -358,12 +373,19 @@ def candidates_of(summary: Summary, *, everything: bool) -> list[Candidate]:
 
 def _points_by_name(summary: Summary, split: ScoredSplit) -> dict[PointName, Point]:
     """Return the trials' points on a split. If a resume repeated a rung, its latest scores count."""
-    points = [point for point in summary.results.points if point.split == split and point.trial is not None]
+    points = [
+        point
+        for point in summary.results.points
+        if point.split == split and point.trial is not None
+    ]
     return {name_of_point(point): point for point in points}
 
 
 def _why_none(
-    summary: Summary, selection: Selection, conditions: Sequence[Condition], candidates: Sequence[Candidate]
+    summary: Summary,
+    selection: Selection,
+    conditions: Sequence[Condition],
+    candidates: Sequence[Candidate],
 ) -> str:
     """Return how many points meet each condition, and whether points outside the front meet all of them."""
     all_fields = [candidate.fields for candidate in candidates]
@@ -389,7 +411,9 @@ def candidates_as_json(
     for candidate in chosen:
         point = candidate.dev
         marks = {"knee": candidate.is_knee, "best": candidate.is_best}
-        scores: dict[str, Any] = {split: _scores_as_json(summary, candidate.on(split)) for split in splits}
+        scores: dict[str, Any] = {
+            split: _scores_as_json(summary, candidate.on(split)) for split in splits
+        }
         values = {
             "point": point.name,
             "trial": point.trial,
@@ -470,4 +494,6 @@ def probe_command(summary: Summary) -> str | None:
     if not probes or results.info.tasks:
         return None
     best = max(probes, key=results.info.objective)
-    return format_command("export", results.folder, f"{results.info.name}-probe", "--point", key_name(best.key))
+    return format_command(
+        "export", results.folder, f"{results.info.name}-probe", "--point", key_name(best.key)
+    )

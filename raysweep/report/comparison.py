@@ -52,7 +52,9 @@ def baseline_lines(summary: Summary) -> Iterator[str]:
             if point is None:
                 continue
             if baseline.kind == "setfit":
-                yield _line(baseline.name, point, goals, dominated=is_dominated(point, front, goals))
+                yield _line(
+                    baseline.name, point, goals, dominated=is_dominated(point, front, goals)
+                )
             elif baseline.kind == "published":
                 num_published += 1
                 num_dominated += is_dominated(point, front, goals)

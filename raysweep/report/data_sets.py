@@ -48,7 +48,10 @@ class TaskScores:
 def scores_of_trials(summary: Summary, trials: Iterable[int]) -> list[TaskScores]:
     """Return the scores of trials on the data sets that they have learned, in order."""
     info = summary.results.info
-    points = {(point.trial, point.step, point.value, point.split): point for point in summary.results.tasks}
+    points = {
+        (point.trial, point.step, point.value, point.split): point
+        for point in summary.results.tasks
+    }
 
     def find(trial: int | None, step: int | None, number: int, split: ScoredSplit) -> Pair | None:
         point: Point | None = points.get((trial, step, float(number), split))
@@ -70,7 +73,11 @@ def scores_of_trials(summary: Summary, trials: Iterable[int]) -> list[TaskScores
 
 def all_scores(summary: Summary) -> list[TaskScores]:
     """Return the scores of all trials, for ``data_sets.json``."""
-    trials = {point.trial for point in summary.results.tasks if point.kind == MASK and point.trial is not None}
+    trials = {
+        point.trial
+        for point in summary.results.tasks
+        if point.kind == MASK and point.trial is not None
+    }
     return scores_of_trials(summary, sorted(trials))
 
 
@@ -82,9 +89,13 @@ def data_sets_table(summary: Summary) -> TextTable:
     rows = []
     trials = {member.dev.trial for member in summary.members if member.dev.trial is not None}
     for trial in sorted(trials):
-        values_by_name = {scores.data_set: _values(scores) for scores in scores_of_trials(summary, [trial])}
+        values_by_name = {
+            scores.data_set: _values(scores) for scores in scores_of_trials(summary, [trial])
+        }
         if values_by_name:
-            values_by_name["mean"] = [_mean(column) for column in zip(*values_by_name.values(), strict=True)]
+            values_by_name["mean"] = [
+                _mean(column) for column in zip(*values_by_name.values(), strict=True)
+            ]
         for name, values in values_by_name.items():
             cells = [ABSENT if value is None else show(value) for value in values]
             rows.append((str(trial), name, *cells))

@@ -100,7 +100,9 @@ def _panels(titles: Sequence[str], size: Pair, goals: Goals) -> tuple["Figure", 
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, layout="constrained")
-    axes: Sequence[Axes] = figure.subplots(1, len(titles), sharex=True, sharey=True, squeeze=False)[0]
+    axes: Sequence[Axes] = figure.subplots(1, len(titles), sharex=True, sharey=True, squeeze=False)[
+        0
+    ]
     axes[0].set_ylabel(f"{spec_of(goals.p).label} (x100)")
     for axis, title in zip(axes, titles, strict=True):
         axis.set_title(title, fontsize=9.5)
@@ -150,7 +152,9 @@ def _xy(points: Sequence[Point], goals: Goals) -> tuple[list[float], list[float]
 
 
 def _label_as_empty(axis: "Axes") -> None:
-    axis.text(0.5, 0.5, "No rung finished", transform=axis.transAxes, ha="center", color=FAINT, size=14)
+    axis.text(
+        0.5, 0.5, "No rung finished", transform=axis.transAxes, ha="center", color=FAINT, size=14
+    )
 
 
 def _draw_limits(axis: "Axes", summary: Summary, split: ScoredSplit) -> None:
@@ -191,7 +195,9 @@ def _draw_all_points(axis: "Axes", summary: Summary, colors: Colors) -> None:
         if point.split == "dev" and point.trial in loss_by_trial:
             points_by_loss[loss_by_trial[point.trial]].append(point)
     for loss, points in points_by_loss.items():
-        axis.scatter(*_xy(points, summary.goals), s=11, color=colors[loss], alpha=0.4, linewidths=0, zorder=2)
+        axis.scatter(
+            *_xy(points, summary.goals), s=11, color=colors[loss], alpha=0.4, linewidths=0, zorder=2
+        )
 
 
 def _draw_trajectories(axis: "Axes", summary: Summary, colors: Colors) -> None:
@@ -292,7 +298,9 @@ def _label_front(axis: "Axes", summary: Summary) -> None:
         label = "front member" if kind == "plain" else f"front member, {kind}"
         _label_marker(axis, label, size=34, marker=_kind_marker(kind), color=FAINT, edgecolors=INK)
     if not all(member.is_feasible for member in summary.members):
-        _label_marker(axis, "misses a constraint", size=34, marker="o", color="white", edgecolors=INK)
+        _label_marker(
+            axis, "misses a constraint", size=34, marker="o", color="white", edgecolors=INK
+        )
     axis.plot([], [], label="front on dev", **FRONT)
     for member in summary.members:
         point = member.dev
@@ -398,10 +406,17 @@ def _draw_common_limits(axis: "Axes", comparison: SideBySide, split: ScoredSplit
     summaries = [side.summary for side in comparison.sides]
     oracles = [summary.oracles[split] for summary in summaries if summary.oracles[split]]
     if oracles:
-        axis.plot(*_xy(oracles[0], comparison.goals), label="oracle front (limit)", zorder=1, **ORACLE)
+        axis.plot(
+            *_xy(oracles[0], comparison.goals), label="oracle front (limit)", zorder=1, **ORACLE
+        )
     references = [summary.references[split] for summary in summaries if split in summary.references]
     if references:
-        axis.plot(*_xy(references[:1], comparison.goals), label="reference encoder R", zorder=4, **SIDE_REFERENCE)
+        axis.plot(
+            *_xy(references[:1], comparison.goals),
+            label="reference encoder R",
+            zorder=4,
+            **SIDE_REFERENCE,
+        )
 
 
 def _draw_side(axis: "Axes", side: Side, split: ScoredSplit, number: int) -> None:
@@ -416,7 +431,16 @@ def _draw_side(axis: "Axes", side: Side, split: ScoredSplit, number: int) -> Non
     x, y = _xy(corners, goals)
     axis.step(x, y, where="post", color=color, linewidth=1.0, zorder=2)
     x, y = _xy(points, goals)
-    axis.plot(x, y, label=side.label, color=color, marker=marker, markersize=4.5, linestyle="none", zorder=3)
+    axis.plot(
+        x,
+        y,
+        label=side.label,
+        color=color,
+        marker=marker,
+        markersize=4.5,
+        linestyle="none",
+        zorder=3,
+    )
     knee = side.front.knee
     knee_point = None if knee is None else knee.on(split)
     if knee_point is not None:

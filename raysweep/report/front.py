@@ -43,7 +43,9 @@ class Front:
     def feasible_on(self, split: ScoredSplit) -> list[Point]:
         """Return the points from :meth:`on` whose members meet the constraints."""
         points = self.on(split)
-        return [point for member, point in zip(self.members, points, strict=False) if member.is_feasible]
+        return [
+            point for member, point in zip(self.members, points, strict=False) if member.is_feasible
+        ]
 
     def names_on(self, split: ScoredSplit) -> list[PointName]:
         return [name_of_point(point) for point in self.on(split)]
@@ -79,7 +81,9 @@ class Criterion:
         objectives = {}
         for split, reference in references.items():
             pair = reference.pair(info.goals)
-            objectives[split] = Objective.of(info.polarity_weight, info.similarity, info.constraints, pair, info.goals)
+            objectives[split] = Objective.of(
+                info.polarity_weight, info.similarity, info.constraints, pair, info.goals
+            )
         return cls(info, objectives)
 
     def violation(self, point: Point) -> float:
@@ -119,7 +123,11 @@ def front_of(results: Results, points: Sequence[Point], criterion: Criterion) ->
     eligible = [point for point in on_dev if is_feasible(point)] or on_dev
     scores = [point.pair(goals) for point in eligible]
     balanced = eligible[knee(scores)]
-    on_test = {name_of_point(point): point for point in points if point.split == "test" and point.trial is not None}
+    on_test = {
+        name_of_point(point): point
+        for point in points
+        if point.split == "test" and point.trial is not None
+    }
     members = []
     for point in on_dev:
         name = name_of_point(point)

@@ -57,7 +57,9 @@ class Curve:
         return Curve(scores, steps, examples, self.num_rungs)
 
 
-def scores_at_the_end(curves: Sequence[Curve], places: FloatArray, untrained: FloatArray | None = None) -> FloatArray:
+def scores_at_the_end(
+    curves: Sequence[Curve], places: FloatArray, untrained: FloatArray | None = None
+) -> FloatArray:
     """Return the scores (n, t) of each trial, extrapolated to the progress of the longest trials.
 
     The longest trials have completed some share of their planned rungs, and each trial is extrapolated to the same
@@ -82,7 +84,9 @@ def scores_at_the_end(curves: Sequence[Curve], places: FloatArray, untrained: Fl
     unfinished = np.flatnonzero(steps < ends)
     while len(unfinished):
         progress = steps[unfinished] / planned[unfinished]
-        features = _features(places[unfinished], progress, rung_sizes[unfinished], scores[unfinished])
+        features = _features(
+            places[unfinished], progress, rung_sizes[unfinished], scores[unfinished]
+        )
         scores[unfinished] += gains.predict(features)
         steps[unfinished] += 1
         unfinished = np.flatnonzero(steps < ends)
@@ -101,7 +105,9 @@ def _planned_rungs(curves: Sequence[Curve]) -> FloatArray:
     return np.array([maxima[round(curve.examples_per_rung)] for curve in curves])
 
 
-def _features(places: FloatArray, progress: FloatArray, rung_sizes: FloatArray, scores: FloatArray) -> FloatArray:
+def _features(
+    places: FloatArray, progress: FloatArray, rung_sizes: FloatArray, scores: FloatArray
+) -> FloatArray:
     """Return the features that predict a gain, (rungs, d + 2 + t); ``rung_sizes`` counts the examples per rung."""
     return np.column_stack([places, progress, np.log(rung_sizes), scores])
 
@@ -127,7 +133,9 @@ class _Gains:
     boosted: Sequence[Any]  # one per score
 
     @classmethod
-    def fit(cls, curves: Sequence[Curve], places: FloatArray, planned: FloatArray) -> "_Gains | None":
+    def fit(
+        cls, curves: Sequence[Curve], places: FloatArray, planned: FloatArray
+    ) -> "_Gains | None":
         """Fit the model, or return None if no trial has scores at two steps."""
         from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 
@@ -141,7 +149,9 @@ class _Gains:
         forest.fit(features, gains)
         boosted = []
         for gain in gains.T:
-            trees = HistGradientBoostingRegressor(max_depth=3, min_samples_leaf=5, random_state=SEED)
+            trees = HistGradientBoostingRegressor(
+                max_depth=3, min_samples_leaf=5, random_state=SEED
+            )
             trees.fit(features, gain)
             boosted.append(trees)
         return cls(forest, boosted)
@@ -195,7 +205,9 @@ def importances(summary: Summary) -> Importance:
     curves = [_curve(trial, info) for trial in trials]
     reference = summary.references.get("dev")
     untrained = None
-    if reference is not None and info.model == info.reference:  # the trials tune R, so they start at its scores
+    if (
+        reference is not None and info.model == info.reference
+    ):  # the trials tune R, so they start at its scores
         untrained = np.array(_scores(reference, info))
     final_scores = scores_at_the_end(curves, places, untrained)
     shares = [_shares(axes, scores) for scores in final_scores.T]

@@ -4,7 +4,13 @@ from collections.abc import Iterator
 
 from raysweep.output import TextTable
 from raysweep.report.summary import SPLITS, Summary
-from raysweep.report.tables import identity_cells, score_cells, score_headings, show_area, show_share
+from raysweep.report.tables import (
+    identity_cells,
+    score_cells,
+    score_headings,
+    show_area,
+    show_share,
+)
 
 KNOWN_LABELS_TEXT = (
     "If the labels of the pool are known, a sentence can be scored by cos_R plus g times the query's predicted probability "

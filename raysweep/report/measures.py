@@ -58,7 +58,9 @@ def measure_table(summary: Summary) -> TextTable:
         if trial is not None:
             identity = (str(trial), str(step), configurations[trial])
         rows.append((*identity, *cells))
-    return TextTable(("trial", "step", "configuration", *headings), tuple(rows), frozenset({"configuration"}))
+    return TextTable(
+        ("trial", "step", "configuration", *headings), tuple(rows), frozenset({"configuration"})
+    )
 
 
 def measure_cell(measure: Measure | None) -> str:

@@ -8,7 +8,11 @@ from raysweep.results.commands import format_resume, resume_options
 from raysweep.results.query_scores import name_of_point
 from raysweep.results.types import QUERY_KINDS, Results, ScoredSplit, TrialStatus
 
-ENDINGS = {"interrupted": "was interrupted", "budget": "ended at its budget", "plateau": "ended on a plateau"}
+ENDINGS = {
+    "interrupted": "was interrupted",
+    "budget": "ended at its budget",
+    "plateau": "ended on a plateau",
+}
 
 
 def notes(summary: Summary) -> list[str]:
@@ -79,7 +83,9 @@ def _on_documents(summary: Summary) -> Iterator[str]:
         if num_of_queries < num_members:
             text += " All other members require embedding every document again."
         yield text
-    separate = {trial.trial for trial in summary.results.trials if trial.config.get("tower") == "separate"}
+    separate = {
+        trial.trial for trial in summary.results.trials if trial.config.get("tower") == "separate"
+    }
     num_separate = sum(member.dev.trial in separate for member in summary.members)
     if num_separate:
         yield (

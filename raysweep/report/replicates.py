@@ -56,7 +56,9 @@ class StoredRuns:
 
     def scored(self, members: Iterable[PointName], stored: QueryScores) -> list[Scored]:
         """Return the points' configurations on a split, averaged over all runs on dev and the given runs on test."""
-        points_by_runs: dict[tuple[int, ...], dict[PointName, list[int]]] = defaultdict(lambda: defaultdict(list))
+        points_by_runs: dict[tuple[int, ...], dict[PointName, list[int]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
         for member in members:
             name, runs = self._place(member)
             index = runs.index(_trial(member))
@@ -84,7 +86,9 @@ class StoredRuns:
         kinds = tuple(name[2:] for name in points)
         return Replicated(kinds, np.stack(scores))
 
-    def _scored(self, points: dict[PointName, list[int]], runs: Sequence[int], stored: QueryScores) -> Scored:
+    def _scored(
+        self, points: dict[PointName, list[int]], runs: Sequence[int], stored: QueryScores
+    ) -> Scored:
         configuration = self._replicated(list(points), runs)
         if stored.split == "dev":
             return Scored.by_all_runs(configuration)

@@ -38,7 +38,8 @@ SEED = 0  # fixed, so that the same scores give the same subset
 MAX_STEPS = 60  # maximum steps of the optimizer that fits the kernel's parameters
 
 MAX_DRAWN = 100  # maximum number of configurations in a bootstrap sample
-MAX_STEPS_OF_SAMPLES = 6  # as MAX_STEPS; fits of bootstrap samples start at the kernel of all scores
+# as MAX_STEPS; fits of bootstrap samples start at the kernel of all scores
+MAX_STEPS_OF_SAMPLES = 6
 
 # Priors: the logarithms of the kernel's parameters are normally distributed.
 LOG_VARIANCE = (0.0, 2.0)  # mean and standard deviation
@@ -46,7 +47,8 @@ LOG_STRENGTH = (-2.0, 2.0)
 LOG_LENGTH = (-0.5, 0.7)
 LOG_NOISE = (-2.0, 2.0)
 
-MIN_NOISE = 1e-6  # as a share of the scores' variance; keeps noise-free synthetic scores numerically stable
+# as a share of the scores' variance; keeps noise-free synthetic scores numerically stable
+MIN_NOISE = 1e-6
 
 FAR = 700.0  # scaled distance between uncorrelated places: exp(-FAR) is negligible
 
@@ -228,7 +230,11 @@ class _Likelihood:
     """The likelihood of scores under a kernel, multiplied by the prior."""
 
     def __init__(
-        self, axes: Sequence[Axis], places: Sequence[FloatArray], scores: FloatArray, counts: NDArray[np.int64]
+        self,
+        axes: Sequence[Axis],
+        places: Sequence[FloatArray],
+        scores: FloatArray,
+        counts: NDArray[np.int64],
     ) -> None:
         self._axes, self._places, self._scores, self._counts = axes, places, scores, counts
         priors = [LOG_VARIANCE, LOG_NOISE, *[LOG_STRENGTH] * len(axes), *[LOG_LENGTH] * len(axes)]
@@ -237,7 +243,9 @@ class _Likelihood:
     def maximize(self, start: FloatArray | None = None, max_steps: int = MAX_STEPS) -> _Kernel:
         from scipy.optimize import minimize
 
-        bounds = np.stack([self._means - 5 * self._deviations, self._means + 5 * self._deviations], axis=1)
+        bounds = np.stack(
+            [self._means - 5 * self._deviations, self._means + 5 * self._deviations], axis=1
+        )
         optimum = minimize(
             self._loss,
             self._means if start is None else start,

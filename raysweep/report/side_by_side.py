@@ -73,7 +73,9 @@ class SideBySide:
     splits: tuple[ScoredSplit, ...]
     reference_points: Mapping[ScoredSplit, Pair]
     areas: Mapping[ScoredSplit, tuple[float, ...]]  # one per run
-    differences: tuple[AreaDifference, ...]  # between each run and the first; all intervals hold jointly at ``LEVEL``
+    differences: tuple[
+        AreaDifference, ...
+    ]  # between each run and the first; all intervals hold jointly at ``LEVEL``
     dominations: tuple[Domination, ...]
     settings: tuple[SettingDifference, ...]
     best_configs: tuple[SettingDifference, ...]
@@ -147,14 +149,18 @@ def compare_runs(sides: Sequence[Side]) -> SideBySide:
     has_front = any(side.front.members for side in sides)
     if not has_front:
         folders = ", ".join(side.summary.results.folder for side in sides)
-        raise InputError(f"{folders}: there are no fronts to compare, because no trial finished a rung")
+        raise InputError(
+            f"{folders}: there are no fronts to compare, because no trial finished a rung"
+        )
     splits, notes_on_splits = _comparable_splits(sides)
     reference_points = _reference_points(sides, splits)
     has_same_constraints = _have_same_constraints(sides)
     fronts = {}
     areas = {}
     for split, start in reference_points.items():
-        fronts_on_split = [_counted_front(side, split, start, feasible_only=has_same_constraints) for side in sides]
+        fronts_on_split = [
+            _counted_front(side, split, start, feasible_only=has_same_constraints) for side in sides
+        ]
         fronts[split] = fronts_on_split
         areas[split] = tuple(front.area for front in fronts_on_split)
     best_names = tuple(side.best.name if side.best else None for side in sides)
@@ -191,7 +197,12 @@ def _check_same_task(sides: Sequence[Side]) -> None:
     """
     first = sides[0]
     expected = first.summary.results.info
-    names = {"dataset": "dataset", "reference": "reference encoder", "k": "k", "rank_weights": "rank weights"}
+    names = {
+        "dataset": "dataset",
+        "reference": "reference encoder",
+        "k": "k",
+        "rank_weights": "rank weights",
+    }
     goals = " and ".join(expected.goals)
     for side in sides[1:]:
         info = side.summary.results.info
@@ -270,24 +281,32 @@ def _have_same_constraints(sides: Sequence[Side]) -> bool:
     constraints = []
     for side in sides:
         results = side.summary.results
-        limits = {(score.guard, score.at_least) for score in results.guards if score.at_least is not None}
+        limits = {
+            (score.guard, score.at_least) for score in results.guards if score.at_least is not None
+        }
         constraints.append((dict(results.info.constraints), limits))
     return all(by_run == constraints[0] for by_run in constraints)
 
 
-def _reference_points(sides: Sequence[Side], splits: Sequence[ScoredSplit]) -> dict[ScoredSplit, Pair]:
+def _reference_points(
+    sides: Sequence[Side], splits: Sequence[ScoredSplit]
+) -> dict[ScoredSplit, Pair]:
     """Return the reference point on each split, from the first run that stores the reference encoder's scores."""
     goals = sides[0].summary.goals
     points = {}
     for split in splits:
-        references = [side.summary.references[split] for side in sides if split in side.summary.references]
+        references = [
+            side.summary.references[split] for side in sides if split in side.summary.references
+        ]
         if references:
             first_pair = references[0].pair(goals)
             points[split] = goals.reference_point(first_pair)
     return points
 
 
-def _counted_front(side: Side, split: ScoredSplit, start: Pair, *, feasible_only: bool) -> CountedFront:
+def _counted_front(
+    side: Side, split: ScoredSplit, start: Pair, *, feasible_only: bool
+) -> CountedFront:
     """Return the points that count on a run's front, and their hypervolume above ``start``."""
     points = side.front.feasible_on(split) if feasible_only else side.front.on(split)
     scores = [point.pair(side.summary.goals) for point in points]
@@ -320,7 +339,11 @@ def _dominations(sides: Sequence[Side], splits: Sequence[ScoredSplit]) -> Iterat
             front = side.front.on(split)
             other_front = other.front.on(split)
             if front and other_front:
-                names = tuple(point.name for point in other_front if is_dominated(point, front, side.summary.goals))
+                names = tuple(
+                    point.name
+                    for point in other_front
+                    if is_dominated(point, front, side.summary.goals)
+                )
                 yield Domination(split, side.label, other.label, names, len(other_front))
 
 

@@ -88,7 +88,9 @@ def point_table(comparison: SideBySide) -> TextTable:
     return TextTable(tuple(columns), tuple(rows), frozenset({"run", "point"}))
 
 
-def _by_run(comparison: SideBySide, heading: str, differences: tuple[SettingDifference, ...]) -> TextTable:
+def _by_run(
+    comparison: SideBySide, heading: str, differences: tuple[SettingDifference, ...]
+) -> TextTable:
     columns = (heading, *(side.label for side in comparison.sides))
     rows = []
     for difference in differences:
@@ -112,7 +114,9 @@ def sections(comparison: SideBySide) -> Iterator[tuple[str, TextTable]]:
 def notes(comparison: SideBySide) -> Iterator[str]:
     """Yield notes on the runs, on missing intervals, and on what the intervals mean."""
     yield from comparison.notes
-    reasons = {difference.why_none for difference in comparison.differences if difference.interval is None}
+    reasons = {
+        difference.why_none for difference in comparison.differences if difference.interval is None
+    }
     for reason in sorted(reasons):
         yield f"A difference of hypervolumes has no interval: {reason}."
     if any(difference.interval for difference in comparison.differences):
@@ -158,7 +162,9 @@ def as_json(comparison: SideBySide) -> dict[str, Any]:
         differences.append(values)
     return {
         "runs": [_run_as_json(comparison, number) for number in range(len(comparison.sides))],
-        "reference_points": {split: list(point) for split, point in comparison.reference_points.items()},
+        "reference_points": {
+            split: list(point) for split, point in comparison.reference_points.items()
+        },
         "differences": differences,
         "dominations": [dataclasses.asdict(domination) for domination in comparison.dominations],
         "settings": _values_by_name(comparison.settings),
@@ -174,7 +180,10 @@ def _values_by_name(differences: Iterable[SettingDifference]) -> dict[str, list[
 def _run_as_json(comparison: SideBySide, number: int) -> dict[str, Any]:
     side = comparison.sides[number]
     results = side.summary.results
-    areas = {split: areas[number] if side.front.members else None for split, areas in comparison.areas.items()}
+    areas = {
+        split: areas[number] if side.front.members else None
+        for split, areas in comparison.areas.items()
+    }
     fronts = {}
     for split in comparison.splits:
         points = []

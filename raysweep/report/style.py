@@ -10,7 +10,16 @@ if TYPE_CHECKING:
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D1F", "#5F4690")
 
 # The same colors in the same order, lightened where necessary on a dark background.
-DARK_PALETTE = ("#4DA3DB", "#E8804A", "#2FBF94", "#E39CC2", "#F0B43C", "#8FD0F5", "#C9A54E", "#A796E0")
+DARK_PALETTE = (
+    "#4DA3DB",
+    "#E8804A",
+    "#2FBF94",
+    "#E39CC2",
+    "#F0B43C",
+    "#8FD0F5",
+    "#C9A54E",
+    "#A796E0",
+)
 
 INK, FAINT = "#222222", "#8a8a8a"
 

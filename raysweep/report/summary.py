@@ -75,8 +75,12 @@ class Summary:
     bill: Bill
     labeled_front: Front  # front of the points that use the pool's labels, separate from ``front``
     labeled_areas: Mapping[ScoredSplit, Area]
-    scores: Mapping[ScoredSplit, QueryScores] = field(default_factory=dict, repr=False, compare=False)  # per query
-    damage: Mapping[str, str] = field(default_factory=dict)  # error messages, keyed by the missing result
+    scores: Mapping[ScoredSplit, QueryScores] = field(
+        default_factory=dict, repr=False, compare=False
+    )  # per query
+    damage: Mapping[str, str] = field(
+        default_factory=dict
+    )  # error messages, keyed by the missing result
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -205,9 +209,15 @@ def _areas(
     return areas
 
 
-def _probes(baselines: Sequence[Baseline], front: Front, criterion: Criterion) -> dict[ScoredSplit, ProbeComparison]:
+def _probes(
+    baselines: Sequence[Baseline], front: Front, criterion: Criterion
+) -> dict[ScoredSplit, ProbeComparison]:
     """Compare the front with the probe on each split. Like the front, the probe's best point is selected on dev."""
-    probes = [baseline.points for baseline in baselines if baseline.kind == "probe" and "dev" in baseline.points]
+    probes = [
+        baseline.points
+        for baseline in baselines
+        if baseline.kind == "probe" and "dev" in baseline.points
+    ]
     if not probes:
         return {}
     best = max(probes, key=lambda points: criterion.rank(points["dev"]))
@@ -230,7 +240,9 @@ def _hypervolume(points: Sequence[Point], objective: Objective) -> float:
 
 def _trials(results: Results, criterion: Criterion) -> tuple[TrialSummary, ...]:
     best_points = _best_points(results, criterion)
-    rungs_by_trial: dict[int, dict[int, Rung]] = defaultdict(dict)  # keyed by trial and step; the last record counts
+    rungs_by_trial: dict[int, dict[int, Rung]] = defaultdict(
+        dict
+    )  # keyed by trial and step; the last record counts
     for rung in results.rungs:
         if (rung.trial, rung.step) in best_points:
             rungs_by_trial[rung.trial][rung.step] = rung

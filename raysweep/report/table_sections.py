@@ -7,7 +7,11 @@ from raysweep.output import TextTable
 from raysweep.report.calibration import CALIBRATION_TEXT, calibration_table
 from raysweep.report.comparison import probe_sentences
 from raysweep.report.data_sets import DATA_SETS_TEXT, data_sets_table
-from raysweep.report.known_labels import KNOWN_LABELS_TEXT, known_labels_sentences, known_labels_table
+from raysweep.report.known_labels import (
+    KNOWN_LABELS_TEXT,
+    known_labels_sentences,
+    known_labels_table,
+)
 from raysweep.report.measures import MEASURES_TEXT, measure_table
 from raysweep.report.summary import Summary
 from raysweep.report.tables import area_table, baseline_table, bill_table, cost_table, mean_table
@@ -34,11 +38,15 @@ def evaluation_sections(summary: Summary) -> list[TableSection]:
         TableSection("Data sets", data_sets_table(summary), [DATA_SETS_TEXT]),
         TableSection("Calibration", calibration_table(summary), [CALIBRATION_TEXT]),
         TableSection(PAIRS, measure_table(summary), [MEASURES_TEXT]),
-        TableSection("Baselines", baseline_table(summary), [BASELINES_TEXT, *probe_sentences(summary)]),
+        TableSection(
+            "Baselines", baseline_table(summary), [BASELINES_TEXT, *probe_sentences(summary)]
+        ),
         TableSection("Replicates", mean_table(summary), [means_text(summary)]),
         TableSection("Hypervolume", area_table(summary), [area_text(summary)]),
         TableSection(
-            "Known labels", known_labels_table(summary), [KNOWN_LABELS_TEXT, *known_labels_sentences(summary)]
+            "Known labels",
+            known_labels_table(summary),
+            [KNOWN_LABELS_TEXT, *known_labels_sentences(summary)],
         ),
     ]
 

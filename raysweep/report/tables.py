@@ -53,7 +53,9 @@ def show_interval(interval: Interval | None, show_bound: Callable[[float], str] 
     return f"[{show_bound(interval.low)}, {show_bound(interval.high)}]"
 
 
-def with_interval(score: float, interval: Interval | None, show_score: Callable[[float], str] = show) -> str:
+def with_interval(
+    score: float, interval: Interval | None, show_score: Callable[[float], str] = show
+) -> str:
     """Format a score, followed by its interval in brackets if there is one."""
     bounds = show_interval(interval, show_score)
     return show_score(score) if bounds == ABSENT else f"{show_score(score)} {bounds}"
@@ -97,7 +99,9 @@ def front_table(summary: Summary) -> TextTable:
     """
     configurations = described(summary.results)
     guards = summary.guards
-    has_towers = any(trial.config.get("tower", "both") != "both" for trial in summary.results.trials)
+    has_towers = any(
+        trial.config.get("tower", "both") != "both" for trial in summary.results.trials
+    )
     rows = []
     for member in summary.members:
         point = member.dev
@@ -112,13 +116,23 @@ def front_table(summary: Summary) -> TextTable:
         rows.append(tuple(row))
     headings = score_headings(summary.score_names)
     scores = [f"{split} {heading}" for split in summary.splits for heading in headings]
-    first_columns = ["mark", "trial", "step", "kind", "width", "configuration", *[REINDEX] * has_towers]
+    first_columns = [
+        "mark",
+        "trial",
+        "step",
+        "kind",
+        "width",
+        "configuration",
+        *[REINDEX] * has_towers,
+    ]
     columns = (*first_columns, *scores, *guards)
     return TextTable(columns, tuple(rows), frozenset({"kind", "configuration", "mark", REINDEX}))
 
 
 def member_marks(member: Member) -> list[str]:
-    return mark_names(is_knee=member.is_knee, is_best=member.is_best, is_feasible=member.is_feasible)
+    return mark_names(
+        is_knee=member.is_knee, is_best=member.is_best, is_feasible=member.is_feasible
+    )
 
 
 def guard_cell(measured: GuardScore | None) -> str:
@@ -199,7 +213,15 @@ def area_table(summary: Summary) -> TextTable:
         row = (split, *map(show, reference.pair(summary.goals)), start, front, oracle, share)
         rows.append(row)
     p, s = summary.goals.headings
-    columns = ("split", f"{p} of R", f"{s} of R", f"hypervolume above ({p}, {s})", "front", "oracle front", "share")
+    columns = (
+        "split",
+        f"{p} of R",
+        f"{s} of R",
+        f"hypervolume above ({p}, {s})",
+        "front",
+        "oracle front",
+        "share",
+    )
     return TextTable(columns, tuple(rows), frozenset({"split"}))
 
 
@@ -309,7 +331,9 @@ def cost_table(summary: Summary) -> TextTable:
         "CPU-hours": lambda entry: _hours(entry.cost.cpu_seconds),
         "GPU-hours": lambda entry: _hours(entry.cost.gpu_seconds),
         "money": lambda entry: f"{entry.cost.money:,.2f}",
-        "seconds saved": lambda entry: f"{entry.saved_seconds:,.0f}" if entry.saved_seconds else ABSENT,
+        "seconds saved": lambda entry: (
+            f"{entry.saved_seconds:,.0f}" if entry.saved_seconds else ABSENT
+        ),
     }
     if not total.gpu_seconds:
         del columns["GPU-hours"]
@@ -411,7 +435,10 @@ def settings_table(summary: Summary) -> TextTable:
     active_sets = ", ".join(f"{name} {share:.1%}" for name, share in info.active_sets)
     packages = [f"{name} {version}" for name, version in info.packages.items()]
     if info.is_related:
-        data = [("kind of data", info.data_kind), ("queries or groups", _by_split(info.num_queries))]
+        data = [
+            ("kind of data", info.data_kind),
+            ("queries or groups", _by_split(info.num_queries)),
+        ]
         data.append(("ranked sentences", _by_split(info.num_pool)))
         retrieval = "each query's documents, by cosine"
     else:

@@ -80,13 +80,17 @@ def _shown_rows(summary: Summary) -> list[int]:
     num_members = len(summary.members)
     if num_members <= MAX_ROWS:
         return list(range(num_members))
-    marked = {number for number, member in enumerate(summary.members) if member.is_knee or member.is_best}
+    marked = {
+        number for number, member in enumerate(summary.members) if member.is_knee or member.is_best
+    }
     num_others = MAX_ROWS - len(marked)
     spread = {number * (num_members - 1) // (num_others - 1) for number in range(num_others)}
     return sorted(marked | spread)
 
 
-def _caption_lines(summary: Summary, num_shown: int, omitted_guards: Sequence[str]) -> Iterator[str]:
+def _caption_lines(
+    summary: Summary, num_shown: int, omitted_guards: Sequence[str]
+) -> Iterator[str]:
     results = summary.results
     num_members = len(summary.members)
     if num_shown < num_members:
@@ -119,7 +123,9 @@ def _caption_lines(summary: Summary, num_shown: int, omitted_guards: Sequence[st
     yield from trust_lines(summary)
 
 
-def choice_tables(summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]) -> list[TextTable]:
+def choice_tables(
+    summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]
+) -> list[TextTable]:
     """Return tables of chosen points, each narrower than the one before.
 
     They differ in whether they include intervals, and whether they include accuracy, guards and width.
@@ -146,7 +152,9 @@ def _choice_table(
         guards = sorted({name for candidate in chosen for name in candidate.guards})
     rows = []
     for candidate in chosen:
-        marks = mark_names(is_knee=candidate.is_knee, is_best=candidate.is_best, is_feasible=candidate.is_feasible)
+        marks = mark_names(
+            is_knee=candidate.is_knee, is_best=candidate.is_best, is_feasible=candidate.is_feasible
+        )
         cells = [candidate.dev.name, " ".join(marks), show(candidate.objective)]
         for split in splits:
             point = candidate.on(split)
@@ -164,7 +172,9 @@ def _choice_table(
     return TextTable(tuple(columns), tuple(rows), frozenset({"point", "mark"}))
 
 
-def choice_lines(summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]) -> Iterator[str]:
+def choice_lines(
+    summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]
+) -> Iterator[str]:
     """Yield each trial's configuration, descriptions of the shown and missing scores, and the export commands."""
     configurations = described(summary.results)
     trials = dict.fromkeys(candidate.dev.trial or 0 for candidate in chosen)
@@ -188,11 +198,15 @@ def choice_lines(summary: Summary, chosen: Sequence[Candidate], splits: Sequence
         yield "Only points on the front can be exported, because only their weights are stored."
 
 
-def _explain_scores(summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]) -> str:
+def _explain_scores(
+    summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]
+) -> str:
     text = "Scores x100, chosen on dev"
     splits_with_intervals = summary.uncertainty.keys() & set(splits)
     if splits_with_intervals:
-        text += f"; brackets hold {LEVEL:.0%} intervals over queries, if the terminal is wide enough"
+        text += (
+            f"; brackets hold {LEVEL:.0%} intervals over queries, if the terminal is wide enough"
+        )
     if "dev" in splits_with_intervals:
         text += "; on dev they are corrected for selection bias"
     if "test" in splits and not any(candidate.test for candidate in chosen):
@@ -200,7 +214,9 @@ def _explain_scores(summary: Summary, chosen: Sequence[Candidate], splits: Seque
     return f"{text}."
 
 
-def _missing_intervals(summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]) -> Iterator[str]:
+def _missing_intervals(
+    summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]
+) -> Iterator[str]:
     """Yield a line for each split on which points have no intervals."""
     for split in splits:
         points = [point for candidate in chosen if (point := candidate.on(split))]

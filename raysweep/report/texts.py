@@ -118,7 +118,12 @@ def objective_formula(info: RunInfo) -> str:
 
 def constraints_text(info: RunInfo) -> str:
     """Return the constraints, such as ``P ≥ 70.0, retention ≥ 90.0``, or an empty string if there are none."""
-    return _minima_text({constraint_heading(name, info.goals): minimum for name, minimum in info.constraints.items()})
+    return _minima_text(
+        {
+            constraint_heading(name, info.goals): minimum
+            for name, minimum in info.constraints.items()
+        }
+    )
 
 
 def constraint_heading(name: str, goals: Goals) -> str:
@@ -131,7 +136,11 @@ def limits_text(results: Results) -> str:
     """Return the constraints as in :func:`constraints_text` plus the guards' limits, or an empty text if none exist."""
     info = results.info
     measured = {score.guard: score.at_least for score in results.guards}
-    guards = {name: minimum for name, minimum in {**measured, **info.guards}.items() if minimum is not None}
+    guards = {
+        name: minimum
+        for name, minimum in {**measured, **info.guards}.items()
+        if minimum is not None
+    }
     return ", ".join(filter(None, (constraints_text(info), _minima_text(guards))))
 
 

@@ -55,7 +55,9 @@ def trust_sentences(summary: Summary) -> list[str]:
 def _floor_sentence(split: ScoredSplit, floor: Floor, noise: str) -> str:
     amount = f"{show_area(floor.gain)} {show_interval(floor.interval, show_area)}"
     probe = "the probe, which needs no training,"
-    difference = f"On {split}, the front's hypervolume exceeds that of {probe} by {amount}, over {noise}."
+    difference = (
+        f"On {split}, the front's hypervolume exceeds that of {probe} by {amount}, over {noise}."
+    )
     if floor.is_beaten:
         return f"{difference} The lower bound is above 0: the front beats this floor."
     if floor.is_better:

@@ -42,18 +42,34 @@ def _draw_improvements(axes: "Axes", rungs: Sequence[WatchedRung], geometry: Geo
     targets = [rung.watched.target for rung in rungs]
     values = [target.whole_by(geometry) for target in targets if target is not None]
     if targets[0] is not None:
-        _draw_line(axes, rates, values, color=INK, linewidth=1.8, label=f"{targets[0].name} (target)")
+        _draw_line(
+            axes, rates, values, color=INK, linewidth=1.8, label=f"{targets[0].name} (target)"
+        )
     for number, watched_set in enumerate(rungs[0].watched.sets):
         values = [rung.watched.sets[number].whole_by(geometry) for rung in rungs]
         cycle, color = divmod(number, len(PALETTE))
         dashes = LINE_STYLES[cycle % len(LINE_STYLES)]
-        _draw_line(axes, rates, values, color=PALETTE[color], linewidth=0.9, linestyle=dashes, label=watched_set.name)
+        _draw_line(
+            axes,
+            rates,
+            values,
+            color=PALETTE[color],
+            linewidth=0.9,
+            linestyle=dashes,
+            label=watched_set.name,
+        )
     adiabatic = adiabatic_range(rungs, geometry)
     if adiabatic is not None:
         for is_in_range, run in itertools.groupby(adiabatic.tried, adiabatic.rates.__contains__):
             if is_in_range:
                 neighbors = list(run)
-                axes.axvspan(neighbors[0] / 1.15, neighbors[-1] * 1.15, color=PALETTE[2], alpha=0.15, linewidth=0)
+                axes.axvspan(
+                    neighbors[0] / 1.15,
+                    neighbors[-1] * 1.15,
+                    color=PALETTE[2],
+                    alpha=0.15,
+                    linewidth=0,
+                )
         axes.set_title(str(adiabatic), fontsize=8)
     axes.axhline(0, color=FAINT, linewidth=0.8)
     bottom, top = axes.get_ylim()
@@ -64,7 +80,12 @@ def _draw_improvements(axes: "Axes", rungs: Sequence[WatchedRung], geometry: Geo
 
 
 def _draw_line(
-    axes: "Axes", rates: Sequence[float], values: Sequence[MeasuredValue], *, color: str, **style: Any
+    axes: "Axes",
+    rates: Sequence[float],
+    values: Sequence[MeasuredValue],
+    *,
+    color: str,
+    **style: Any,
 ) -> None:
     """Draw the improvements of a source at these rates, with closed markers where they are significant."""
     improvements = [100 * (value.improvement or 0.0) for value in values]
@@ -104,5 +125,7 @@ def _count_verdicts(rung: WatchedRung, geometry: Geometry) -> tuple[int, int]:
         if watched_set.kind == "retrieval":
             verdicts.append(watched_set.whole_by(geometry).verdict)
         else:
-            verdicts += [value.verdict for value in watched_set.values if value.geometry == geometry]
+            verdicts += [
+                value.verdict for value in watched_set.values if value.geometry == geometry
+            ]
     return verdicts.count("improved"), verdicts.count("worsened")

@@ -64,14 +64,19 @@ def adiabatic_range(rungs: Sequence[WatchedRung], geometry: Geometry) -> Adiabat
     tried = list(by_rate)
     rates = []
     for rate, at_rate in by_rate.items():
-        if all(is_improved(watched, geometry) and not worsened(watched, geometry) for watched in at_rate):
+        if all(
+            is_improved(watched, geometry) and not worsened(watched, geometry)
+            for watched in at_rate
+        ):
             rates.append(rate)
     if rates:
         return AdiabaticRange(rates, tried)
     if targets[0].whole_by(geometry).verdict is None:
         return AdiabaticRange([], tried, "the target is too small to be tested")
     for rate, at_rate in by_rate.items():
-        names = list(dict.fromkeys(name for watched in at_rate for name in worsened(watched, geometry)))
+        names = list(
+            dict.fromkeys(name for watched in at_rate for name in worsened(watched, geometry))
+        )
         if names:
             reason = f"at the learning rate {rate:.3g}, PND rises first: {', '.join(names)}"
             if not any(is_improved(watched, geometry) for watched in at_rate):
@@ -108,7 +113,16 @@ def _adiabatic_ranges(rungs: Sequence[WatchedRung]) -> dict[Geometry, AdiabaticR
 
 def table(rungs: Sequence[WatchedRung], geometry: Geometry) -> TextTable:
     """Return a row per trial: the target's improvement, and the watched sets' verdicts and smallest improvement."""
-    columns = ("trial", "learning rate", "target", "verdict", *VERDICTS, "not tested", "lowest", "of")
+    columns = (
+        "trial",
+        "learning rate",
+        "target",
+        "verdict",
+        *VERDICTS,
+        "not tested",
+        "lowest",
+        "of",
+    )
     cells = [_cells(rung, geometry) for rung in rungs]
     return TextTable(columns, tuple(cells), frozenset({"trial", "verdict", "of"}))
 
@@ -140,7 +154,15 @@ def tensor_table(rungs: Sequence[WatchedRung]) -> TextTable:
         for tensor in rung.watched.tensors:
             relative = ABSENT if tensor.relative is None else f"{tensor.relative:.2e}"
             name = f"{rung.trial}:{rung.step}"
-            rows.append((name, f"{rung.watched.learning_rate:.3g}", tensor.name, relative, f"{tensor.maximum:.2e}"))
+            rows.append(
+                (
+                    name,
+                    f"{rung.watched.learning_rate:.3g}",
+                    tensor.name,
+                    relative,
+                    f"{tensor.maximum:.2e}",
+                )
+            )
     columns = ("trial", "learning rate", "tensor", "relative L2 change", "largest change")
     return TextTable(columns, tuple(rows), frozenset({"trial", "tensor"}))
 

@@ -130,18 +130,31 @@ def _contents(summary: Summary, origin: Origin, readings: Readings | None) -> di
     watched_png = watched_figure(last_rungs(results.watched), "cosine") if results.watched else None
     pairs_png = pairs_figure(summary)
     material = Material(
-        summary, front_png, progress_png, origin, importances(summary), readings, watched_png, pairs_png
+        summary,
+        front_png,
+        progress_png,
+        origin,
+        importances(summary),
+        readings,
+        watched_png,
+        pairs_png,
     )
     return {
         "front.json": _json(members),
         "points.json": _json(points),
         "labeled.json": _json([_point_row(point, columns) for point in results.labeled]),
         "costs.json": _json(_cost_rows(summary.account)),
-        "points.parquet": _parquet(points, {**_POINT_FIELDS, **dict.fromkeys(columns, "float64"), "label": "string"}),
+        "points.parquet": _parquet(
+            points, {**_POINT_FIELDS, **dict.fromkeys(columns, "float64"), "label": "string"}
+        ),
         "rungs.parquet": _parquet(rungs, _RUNG_TYPES),
         "trials.parquet": _parquet(trials, _TRIAL_TYPES),
         **_measure_files(results.measures),
-        **({"data_sets.json": _json([scores.as_json() for scores in all_scores(summary)])} if results.tasks else {}),
+        **(
+            {"data_sets.json": _json([scores.as_json() for scores in all_scores(summary)])}
+            if results.tasks
+            else {}
+        ),
         "front.md": markdown(summary).encode(),
         "front.png": front_png,
         "progress.png": progress_png,
@@ -170,7 +183,9 @@ def _measure_files(measures: Sequence[Measure]) -> dict[str, bytes]:
     rows = [dataclasses.asdict(measure) for measure in measures]
     return {
         "measures.json": _json(rows),
-        "measures.parquet": _parquet([{key: row[key] for key in _MEASURE_TYPES} for row in rows], _MEASURE_TYPES),
+        "measures.parquet": _parquet(
+            [{key: row[key] for key in _MEASURE_TYPES} for row in rows], _MEASURE_TYPES
+        ),
     }
 
 
@@ -216,7 +231,13 @@ _POINT_FIELDS = {
 }
 
 
-_RUNG_TYPES = {"trial": "int64", "step": "int64", "examples_seen": "int64", "seconds": "float64", "loss": "float64"}
+_RUNG_TYPES = {
+    "trial": "int64",
+    "step": "int64",
+    "examples_seen": "int64",
+    "seconds": "float64",
+    "loss": "float64",
+}
 
 
 _MEASURE_TYPES = {
@@ -269,7 +290,9 @@ def _parquet(rows: Sequence[Row], types: Mapping[str, str]) -> bytes:
     import pyarrow
     import pyarrow.parquet
 
-    schema = pyarrow.schema([(name, pyarrow.type_for_alias(alias)) for name, alias in types.items()])
+    schema = pyarrow.schema(
+        [(name, pyarrow.type_for_alias(alias)) for name, alias in types.items()]
+    )
     sink = pyarrow.BufferOutputStream()
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=schema), sink)
     return bytes(sink.getvalue().to_pybytes())

@@ -109,7 +109,9 @@ class SessionStarted(Event):
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """Parse the event. Raise ``InputError`` if the ledger's schema version is different."""
         if values.get("schema") != SCHEMA:
-            raise InputError(f"written with schema {values.get('schema')}; this version reads {SCHEMA}")
+            raise InputError(
+                f"written with schema {values.get('schema')}; this version reads {SCHEMA}"
+            )
         if not isinstance(values["config_digest"], str):
             raise ValueError(f"config_digest is {values['config_digest']!r}; allowed: a string")
         return cls(info=_validated(RunInfo, values), config_digest=values["config_digest"])
@@ -177,7 +179,12 @@ class RungFinished(Event):
         if self.watched is not None:
             values["watched"] = self.watched.to_json()
         calibrations = [values["calibration"]] if "calibration" in values else []
-        for scores in (*values["points"], *calibrations, *values.get("labeled", ()), *values.get("tasks", ())):
+        for scores in (
+            *values["points"],
+            *calibrations,
+            *values.get("labeled", ()),
+            *values.get("tasks", ()),
+        ):
             del scores["trial"], scores["step"]
         return values
 
@@ -348,7 +355,9 @@ class GuardsMeasured(Event):
         event = super().from_json(values)
         for score in event.scores:
             if not math.isfinite(score.score):
-                raise ValueError(f"score of {score.guard} is {score.score}; allowed: a finite number")
+                raise ValueError(
+                    f"score of {score.guard} is {score.score}; allowed: a finite number"
+                )
         return event
 
 
@@ -498,10 +507,14 @@ def _objects_in(values: Mapping[str, Any], key: str, **shared: Any) -> list[dict
 def _check_plain(config: Mapping[str, Any]) -> None:
     for name, value in config.items():
         if not isinstance(value, str | int | float | None):
-            raise ValueError(f"config.{name} is a {type(value).__name__}; allowed: a string, a number or null")
+            raise ValueError(
+                f"config.{name} is a {type(value).__name__}; allowed: a string, a number or null"
+            )
 
 
-def _with_flat_points(event: RungFinished | PointsScored, values: Mapping[str, Any]) -> dict[str, Any]:
+def _with_flat_points(
+    event: RungFinished | PointsScored, values: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return an event's JSON object with its points in flat form."""
     flat = {**values, "points": [flat_point(point) for point in event.points]}
     for key, points in (("labeled", event.labeled), ("tasks", event.tasks)):

@@ -37,9 +37,15 @@ class Ledger:
     place: Path | Folder
     say: Callable[[str], None] = field(default=print, repr=False)
     take_over: bool = False
-    on_lost: Callable[[], None] = field(default=lambda: None, repr=False)  # called if another process takes the run
-    on_close: Callable[[], None] = field(default=lambda: None, repr=False)  # called before the run is unlocked
-    listeners: list[Callable[[Event], None]] = field(default_factory=list, repr=False)  # called with durable events
+    on_lost: Callable[[], None] = field(
+        default=lambda: None, repr=False
+    )  # called if another process takes the run
+    on_close: Callable[[], None] = field(
+        default=lambda: None, repr=False
+    )  # called before the run is unlocked
+    listeners: list[Callable[[Event], None]] = field(
+        default_factory=list, repr=False
+    )  # called with durable events
     unfinished: bytes = b""  # a last line truncated by a crash; the next append sets it aside
     failure: str | None = None  # why an event could not be written; no more are written after it
     _log: LineLog | None = field(default=None, repr=False)
@@ -66,7 +72,9 @@ class Ledger:
                 opened.
         """
         place = ledger_location(self.run)
-        log = line_log(self.run, NAME, self.say, take_over=self.take_over, on_lost=lambda: self.on_lost())
+        log = line_log(
+            self.run, NAME, self.say, take_over=self.take_over, on_lost=lambda: self.on_lost()
+        )
         try:
             content = log.open()
             events = list(_parse(content, place))
@@ -208,14 +216,18 @@ def _parse(content: bytes, path: Path | str, first_number: int = 1) -> Iterator[
             values = json.loads(line)
             values["event"]
         except (ValueError, TypeError, KeyError, RecursionError):
-            raise InputError(f"{path}: line {number} is not an event; was the ledger edited by hand?") from None
+            raise InputError(
+                f"{path}: line {number} is not an event; was the ledger edited by hand?"
+            ) from None
         try:
             event = read_event(values)
             _check_number(values.get("number"), number)
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
         except ValueError as error:
-            raise InputError(f"{path}: line {number}: {error}; was the ledger edited by hand?") from None
+            raise InputError(
+                f"{path}: line {number}: {error}; was the ledger edited by hand?"
+            ) from None
         yield event
 
 
@@ -234,7 +246,9 @@ def _check_lease(run: Folder, num_events: int, noted: dict[str, Any] | None) -> 
     lease = location.join(run.location, LEASE)
     number = noted.get("number") if isinstance(noted, dict) else None
     if not isinstance(number, int) or number < 1:
-        raise InputError(f"{lease}: is damaged and does not name the ledger's last event; remove it to skip this check")
+        raise InputError(
+            f"{lease}: is damaged and does not name the ledger's last event; remove it to skip this check"
+        )
     if number > num_events:
         raise InputError(
             f"{ledger_location(run)}: ends after event {num_events}, but {lease} was last renewed after event {number}; "

@@ -47,7 +47,9 @@ STANDARD_ERRORS = 3.0
 
 def bytes_per_query() -> int:
     """Return the usual maximum size, before compression, of one point's scores for one query, in bytes."""
-    has_values = [spec for spec in SCORES.values() if spec.relative_to is None and spec.name != WATCHED]
+    has_values = [
+        spec for spec in SCORES.values() if spec.relative_to is None and spec.name != WATCHED
+    ]
     num_of_relations = sum(spec.is_of_relations for spec in has_values)
     return 2 * max(num_of_relations, len(has_values) - num_of_relations)
 
@@ -68,10 +70,15 @@ _UNREADABLE = (
 
 _VALUES = "_values"
 _STEPS = 32767  # steps of a continuous score between 0 and 1
-_MAX_DIFFERENCE = 1e-3  # maximum difference between the stored scores' mean and the mean in the ledger
+# maximum difference between the stored scores' mean and the mean in the ledger
+_MAX_DIFFERENCE = 1e-3
 _TRIES = 10  # attempts to list and read a running sweep's files
 _SPLITS: tuple[ScoredSplit, ...] = get_args(ScoredSplit)
-_SCORED = ("reference", "oracle", "probe")  # kinds of points without a trial that have per-query scores
+_SCORED = (
+    "reference",
+    "oracle",
+    "probe",
+)  # kinds of points without a trial that have per-query scores
 
 
 def name_of_point(point: Point) -> PointName:
@@ -140,7 +147,9 @@ class PackedArray:
         return cls(codes.reshape(scores.shape).astype(smallest), values)
 
     @classmethod
-    def read(cls, arrays: Mapping[str, npt.NDArray[Any]], name: str, num_points: int) -> "PackedArray":
+    def read(
+        cls, arrays: Mapping[str, npt.NDArray[Any]], name: str, num_points: int
+    ) -> "PackedArray":
         """Return a score for all points in a file. Raise ``ValueError`` with the reason if the data is damaged."""
         codes = arrays[name]
         has_rows = codes.ndim == 2 and len(codes) == num_points
@@ -161,7 +170,9 @@ class PackedArray:
     def unpack(self, rows: Any = slice(None)) -> Float64Array:
         """Return the scores (points, queries) of all points, or of some rows."""
         codes = self.codes[rows]
-        scores: Float64Array = codes / np.float64(_STEPS) if self.values is None else self.values[codes]
+        scores: Float64Array = (
+            codes / np.float64(_STEPS) if self.values is None else self.values[codes]
+        )
         return scores
 
     def select(self, rows: Sequence[int]) -> "PackedArray":
@@ -236,7 +247,9 @@ class PackedScores:
         """Return the scores of the ``wanted`` points; there may be none."""
         rows = [row for row, name in enumerate(self.names) if name in wanted]
         names = tuple(self.names[row] for row in rows)
-        return PackedScores(names, {name: packed.select(rows) for name, packed in self.named.items()})
+        return PackedScores(
+            names, {name: packed.select(rows) for name, packed in self.named.items()}
+        )
 
 
 def read_archive(content: bytes) -> dict[str, npt.NDArray[Any]]:
@@ -314,7 +327,9 @@ def near_front(
 def raised_scores(points: Sequence[Point], num_queries: int, goals: Goals) -> Float64Array:
     """Return the points' P and S, (points, 2), raised by three standard errors."""
     scores = np.array([point.pair(goals) for point in points], dtype=np.float64)
-    deviations = np.array([(point.std(goals.p), point.std(goals.s)) for point in points], dtype=np.float64)
+    deviations = np.array(
+        [(point.std(goals.p), point.std(goals.s)) for point in points], dtype=np.float64
+    )
     raised: Float64Array = scores + STANDARD_ERRORS * deviations / math.sqrt(max(num_queries, 1))
     return raised.reshape(-1, 2)
 
@@ -381,7 +396,9 @@ def _load_split(
     points = _scored_points(results, split, trial_points)
     num_queries = results.info.num_queries.get(split, 0)
     goals = results.info.goals
-    files_and_rows: dict[PointName, tuple[PackedScores, int]] = {}  # the last file with a point wins
+    files_and_rows: dict[
+        PointName, tuple[PackedScores, int]
+    ] = {}  # the last file with a point wins
     for file, content in _contents(run, f"{FOLDER}/{split}").items():
         place = location.join(run.location, FOLDER, split, file)
         packed = _read_packed(content, points, num_queries, place)
@@ -400,19 +417,25 @@ def _load_split(
     return QueryScores(split, tuple(names), scores, goals)
 
 
-def _read_packed(content: bytes, points: Mapping[PointName, Point], num_queries: int, place: str) -> PackedScores:
+def _read_packed(
+    content: bytes, points: Mapping[PointName, Point], num_queries: int, place: str
+) -> PackedScores:
     """Return a file's scores for points in the ledger; there may be none. Raise ``DamagedError`` if it is damaged."""
     try:
         packed = PackedScores.read(content).select(points)
     except ValueError as error:
         raise _damaged(place, str(error)) from None
     if packed.names and packed.num_queries != num_queries:
-        raise _damaged(place, f"the number of queries is {packed.num_queries}; allowed: {num_queries}")
+        raise _damaged(
+            place, f"the number of queries is {packed.num_queries}; allowed: {num_queries}"
+        )
     _check_means(packed, points, place)
     return packed
 
 
-def _scored_points(results: Results, split: ScoredSplit, trial_points: Container[PointName]) -> dict[PointName, Point]:
+def _scored_points(
+    results: Results, split: ScoredSplit, trial_points: Container[PointName]
+) -> dict[PointName, Point]:
     """Return the ledger's points on a split that may have stored scores, keyed by name."""
     points = {}
     for point in results.points:
@@ -432,7 +455,9 @@ def _order(name: PointName) -> tuple[int, int, int, str, float]:
 def _contents(run: Folder, folder: str) -> dict[str, bytes]:
     """Return the contents of a folder's files, keyed by name; a running sweep may replace files in the meantime."""
     for attempt in range(_TRIES):
-        names = sorted(name for name in run.names(folder) if name.endswith(".npz") and not name.startswith("."))
+        names = sorted(
+            name for name in run.names(folder) if name.endswith(".npz") and not name.startswith(".")
+        )
         files = [f"{folder}/{name}" for name in names]
         try:
             return dict(zip(names, run.read(files), strict=True))
@@ -461,4 +486,6 @@ def _check_means(packed: PackedScores, points: Mapping[PointName, Point], place:
 
 
 def _damaged(place: str, why: str) -> DamagedError:
-    return DamagedError(f"{place}: is damaged: {why}; remove the file to continue without its scores")
+    return DamagedError(
+        f"{place}: is damaged: {why}; remove the file to continue without its scores"
+    )

@@ -69,12 +69,16 @@ def load(place: Path | Folder, has_driver: bool | None = None) -> Results:
 def no_run(run: Folder) -> InputError:
     """Return the error for a folder that has no ledger."""
     is_there = not isinstance(run, LocalFolder) or run.path.exists()
-    return InputError(f"{run.location}: {'not a run folder (no ledger in it)' if is_there else 'no such folder'}")
+    return InputError(
+        f"{run.location}: {'not a run folder (no ledger in it)' if is_there else 'no such folder'}"
+    )
 
 
 def load_with_driver(run: Folder) -> Results:
     """Read a run like :func:`load`, but first check whether a process is driving it."""
-    has_driver = is_held(run, LEDGER)  # check first: without a driver, the ledger read afterwards is final
+    has_driver = is_held(
+        run, LEDGER
+    )  # check first: without a driver, the ledger read afterwards is final
     return load(run, has_driver)
 
 
@@ -86,7 +90,9 @@ def build_results(events: Iterable[Event], run: Folder, has_driver: bool | None 
         try:
             tables.add(event)
         except ValueError as error:
-            raise InputError(f"{path}: line {line}: {error}; was the ledger edited by hand?") from None
+            raise InputError(
+                f"{path}: line {line}: {error}; was the ledger edited by hand?"
+            ) from None
     if tables.info is None:
         raise InputError(f"{path}: holds no settings; the sweep ended before it began")
     tables.close(has_driver)
@@ -129,12 +135,22 @@ class _Tables:
     points: list[Point] = field(default_factory=list)
     labeled: list[Point] = field(default_factory=list)
     tasks: list[Point] = field(default_factory=list)
-    watched: dict[tuple[int, int], WatchedRung] = field(default_factory=dict)  # keyed by trial and step
+    watched: dict[tuple[int, int], WatchedRung] = field(
+        default_factory=dict
+    )  # keyed by trial and step
     means: dict[int, tuple[Mean, ...]] = field(default_factory=dict)  # keyed by original trial
-    nodes: dict[tuple[str, float | None], NodeTime] = field(default_factory=dict)  # keyed by type and price
-    guards: dict[tuple[object, ...], GuardScore] = field(default_factory=dict)  # keyed by member and guard
-    calibrations: dict[tuple[object, ...], Calibration] = field(default_factory=dict)  # keyed by rung and split
-    measures: dict[tuple[object, ...], Measure] = field(default_factory=dict)  # keyed by rung, split and name
+    nodes: dict[tuple[str, float | None], NodeTime] = field(
+        default_factory=dict
+    )  # keyed by type and price
+    guards: dict[tuple[object, ...], GuardScore] = field(
+        default_factory=dict
+    )  # keyed by member and guard
+    calibrations: dict[tuple[object, ...], Calibration] = field(
+        default_factory=dict
+    )  # keyed by rung and split
+    measures: dict[tuple[object, ...], Measure] = field(
+        default_factory=dict
+    )  # keyed by rung, split and name
     excluded_nodes: list[ExcludedNode] = field(default_factory=list)
     config_digests: list[str] = field(default_factory=list)
     without_checkpoints: list[int] = field(default_factory=list)
@@ -212,7 +228,9 @@ class _Tables:
     def _add_session(self, event: SessionStarted) -> None:
         if self.info is not None:
             removed = self.info.guards.keys() - event.info.guards.keys()
-            self.guards = {key: score for key, score in self.guards.items() if score.guard not in removed}
+            self.guards = {
+                key: score for key, score in self.guards.items() if score.guard not in removed
+            }
         self.info = event.info
         self.config_digests.append(event.config_digest)
 
@@ -271,7 +289,9 @@ class _Tables:
             total = self.nodes.get(key, NodeTime(node.type, 0.0, 0.0))
             boot_seconds = total.boot_seconds + node.boot_seconds
             up_seconds = total.up_seconds + node.up_seconds
-            self.nodes[key] = dataclasses.replace(node, boot_seconds=boot_seconds, up_seconds=up_seconds)
+            self.nodes[key] = dataclasses.replace(
+                node, boot_seconds=boot_seconds, up_seconds=up_seconds
+            )
 
     def _steer(self, event: SweepSteered) -> None:
         if event.action in ("pause", "resume"):
@@ -291,9 +311,13 @@ class _Tables:
             numbers = (event.trial,)
         for number in numbers:
             self._check_begun(number)
-            self.trials[number] = dataclasses.replace(self.trials[number], status=event.status, reason=event.reason)
+            self.trials[number] = dataclasses.replace(
+                self.trials[number], status=event.status, reason=event.reason
+            )
         if isinstance(event, TrialEnded) and event.traceback:
-            self.trials[event.trial] = dataclasses.replace(self.trials[event.trial], traceback=event.traceback)
+            self.trials[event.trial] = dataclasses.replace(
+                self.trials[event.trial], traceback=event.traceback
+            )
 
     def _check_begun(self, number: int) -> None:
         if number not in self.trials:

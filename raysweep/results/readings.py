@@ -123,7 +123,10 @@ class Reading:
         sink = io.BytesIO()
         smallest = np.min_scalar_type(int(self.ids.max(initial=0)))
         np.savez_compressed(
-            sink, meta=_as_bytes(self.names), ids=self.ids.astype(smallest), cosines=_packed(self.cosines)
+            sink,
+            meta=_as_bytes(self.names),
+            ids=self.ids.astype(smallest),
+            cosines=_packed(self.cosines),
         )
         return sink.getvalue()
 
@@ -194,7 +197,9 @@ def stored_readings(run: Folder) -> Readings | None:
         return _readings(read_archive(content))
     except ValueError as error:
         place = location.join(run.location, FILE)
-        raise DamagedError(f"{place}: is damaged: {error}; remove it to continue without readings") from None
+        raise DamagedError(
+            f"{place}: is damaged: {error}; remove it to continue without readings"
+        ) from None
 
 
 def _readings(arrays: Mapping[str, npt.NDArray[Any]]) -> Readings:
@@ -202,7 +207,11 @@ def _readings(arrays: Mapping[str, npt.NDArray[Any]]) -> Readings:
     try:
         meta = _value(arrays["meta"])
         split, names = meta["split"], _names(meta["names"])
-        query_ids, query_labels, shown = arrays["query_ids"], arrays["query_labels"], arrays["shown"]
+        query_ids, query_labels, shown = (
+            arrays["query_ids"],
+            arrays["query_labels"],
+            arrays["shown"],
+        )
         sentence_ids, sentence_labels = arrays["sentence_ids"], arrays["sentence_labels"]
         positions, cosines = arrays["positions"], arrays["cosines"]
         texts = _texts(_value(arrays["texts"]))
@@ -221,7 +230,11 @@ def _readings(arrays: Mapping[str, npt.NDArray[Any]]) -> Readings:
         and cosines.shape == positions.shape
     )
     is_valid = split in get_args(ScoredSplit) and has_types and has_shapes
-    if not is_valid or not _in_range(positions, len(sentence_ids)) or not _in_range(shown, len(query_ids)):
+    if (
+        not is_valid
+        or not _in_range(positions, len(sentence_ids))
+        or not _in_range(shown, len(query_ids))
+    ):
         raise ValueError("the shapes or types of the arrays are inconsistent")
     return Readings(
         split=split,

@@ -51,23 +51,32 @@ class RunInfo:
     k: int
     rank_weights: str
     polarity_weight: float
-    similarity: str  # the score that serves as S in the objective, such as "similarity" or "retention"
+    # the score that serves as S in the objective, such as "similarity" or "retention"
+    similarity: str
     num_trials: int
     num_queries: dict[str, int]  # keyed by split
     num_pool: dict[str, int]  # keyed by split
     label_names: tuple[str, ...]
     seed: int
     schema: int = SCHEMA
-    constraints: Mapping[str, float] = field(default_factory=dict)  # minimum score of a point, if set, keyed by score
-    packages: Mapping[str, str] = field(default_factory=dict)  # package versions on the driver's machine, keyed by name
-    guards: Mapping[str, float | None] = field(default_factory=dict)  # minimum score of front members, keyed by guard
+    constraints: Mapping[str, float] = field(
+        default_factory=dict
+    )  # minimum score of a point, if set, keyed by score
+    packages: Mapping[str, str] = field(
+        default_factory=dict
+    )  # package versions on the driver's machine, keyed by name
+    guards: Mapping[str, float | None] = field(
+        default_factory=dict
+    )  # minimum score of front members, keyed by guard
     prompt: Prompt = ""  # prefix for sentences that the model embeds
     reference_prompt: Prompt = ""  # prefix for sentences that the reference encoder embeds
     searched: tuple[str, ...] = ()  # parameters with more than one value in the space
     logarithmic: tuple[str, ...] = ()  # parameters with a range on a logarithmic scale
     polarity: str = "polarity"  # the score that serves as P in the objective
     data_kind: str = "labeled"  # labeled sentences, retrieval data or pairs
-    active_sets: tuple[tuple[str, float], ...] = ()  # each expert and the share of pairs whose target it sets
+    active_sets: tuple[
+        tuple[str, float], ...
+    ] = ()  # each expert and the share of pairs whose target it sets
     tasks: tuple[str, ...] = ()  # the data sets of a sequence, in order
 
     @property
@@ -82,7 +91,10 @@ class RunInfo:
 
     def objective(self, point: "Point") -> float:
         """Return a point's value of the sweep's objective: ``polarity_weight * P + (1 - polarity_weight) * S``."""
-        return self.polarity_weight * point[self.polarity] + (1 - self.polarity_weight) * point[self.similarity]
+        return (
+            self.polarity_weight * point[self.polarity]
+            + (1 - self.polarity_weight) * point[self.similarity]
+        )
 
 
 @dataclass(frozen=True)
@@ -156,7 +168,9 @@ class Point:
     @property
     def name(self) -> str:
         """Return the name for ``export --point``: ``TRIAL:STEP``, plus ``:KIND=VALUE`` unless the point is plain."""
-        return f"{self.trial}:{self.step}" + ("" if self.kind == "plain" else f":{key_name(self.key)}")
+        return f"{self.trial}:{self.step}" + (
+            "" if self.kind == "plain" else f":{key_name(self.key)}"
+        )
 
 
 def key_name(key: PointKey) -> str:
@@ -202,12 +216,17 @@ def scores_problem(scores: Mapping[str, Any], required: Iterable[str] = ()) -> s
         if not name.isidentifier():
             return f"{name!r} is not a score; allowed: letters, digits and underscores"
         deviation = score["std"]
-        for key, value in ((name, score["mean"]), (f"{name}_std", 0.0 if deviation is None else deviation)):
+        for key, value in (
+            (name, score["mean"]),
+            (f"{name}_std", 0.0 if deviation is None else deviation),
+        ):
             if not isinstance(value, int | float) or not math.isfinite(value):
                 return f"{key} is {value!r}; allowed: a finite number"
         spec = spec_of(name)
         if not spec.includes(score["mean"]):
-            return f"{spec.heading} is {score['mean']}; allowed: {spec.minimum:g} to {spec.maximum:g}"
+            return (
+                f"{spec.heading} is {score['mean']}; allowed: {spec.minimum:g} to {spec.maximum:g}"
+            )
     return None
 
 
@@ -313,7 +332,8 @@ class TrialStatus(StrEnum):
     PAUSED = "paused"  # the checkpoint is kept, so that the trial can be resumed
     COMPLETED = "completed"  # reached its last rung
     STOPPED = "stopped"  # for good, by early stopping, the trial's own rule, or lack of disk space
-    INTERRUPTED = "interrupted"  # by a budget or the end of the search; continues when the run is resumed
+    # by a budget or the end of the search; continues when the run is resumed
+    INTERRUPTED = "interrupted"
     FAILED = "failed"
 
 
@@ -430,22 +450,34 @@ class Results:
     status: str  # running, a status of :class:`raysweep.results.events.SessionFinished`, or failed if all trials failed
     reason: str
     seconds: float
-    limit: Mapping[str, float] = field(default_factory=dict)  # the budget that ended the sweep: its key and value
+    limit: Mapping[str, float] = field(
+        default_factory=dict
+    )  # the budget that ended the sweep: its key and value
     has_failed_for_good: bool = False  # because too many trials, or all of them, failed
     means: tuple[Mean, ...] = ()  # for trials with replicates
     nodes: tuple[NodeTime, ...] = ()  # one per node type and price, if the sweep had prices
-    excluded_nodes: tuple[ExcludedNode, ...] = ()  # because trials raised errors there, in order of time
+    excluded_nodes: tuple[
+        ExcludedNode, ...
+    ] = ()  # because trials raised errors there, in order of time
     is_paused: bool = False  # by a user request
     workers: int | None = None  # maximum number of concurrent trials, if requested
     guards: tuple[GuardScore, ...] = ()  # of front members, if the sweep had guards
     calibrations: tuple[Calibration, ...] = ()  # one per rung and split
     measures: tuple[Measure, ...] = ()  # for rungs and the reference encoder, on dev and test
-    labeled: tuple[Point, ...] = ()  # points that use the labels in the pool; these are not in ``points`` or on fronts
-    tasks: tuple[Point, ...] = ()  # points of single data sets of a sequence; these are not in ``points`` or on fronts
-    watched: tuple[WatchedRung, ...] = ()  # the rungs whose encoders were measured on watched data, in order
+    labeled: tuple[
+        Point, ...
+    ] = ()  # points that use the labels in the pool; these are not in ``points`` or on fronts
+    tasks: tuple[
+        Point, ...
+    ] = ()  # points of single data sets of a sequence; these are not in ``points`` or on fronts
+    watched: tuple[
+        WatchedRung, ...
+    ] = ()  # the rungs whose encoders were measured on watched data, in order
     stage: Stage | None = None  # the current stage; None during the search and after the last stage
     has_driver: bool | None = None  # whether a process is driving the run; None if unknown
-    without_checkpoints: tuple[int, ...] = ()  # trials that stopped because their checkpoints were removed
+    without_checkpoints: tuple[
+        int, ...
+    ] = ()  # trials that stopped because their checkpoints were removed
     config_digests: tuple[str, ...] = ()  # SHA-256 of each session's settings
 
 

@@ -32,12 +32,16 @@ def averaged(results: Results) -> list[Point]:
     return points
 
 
-def _means_of_runs(results: Results) -> dict[tuple[int, int | None, str, float | None], dict[str, Score]]:
+def _means_of_runs(
+    results: Results,
+) -> dict[tuple[int, int | None, str, float | None], dict[str, Score]]:
     """Return the mean scores, except ratios, of each trial's dev points over the configuration's runs that count."""
     original_of = {}  # the original trial of each run that counts
     for trial in results.trials:
         if counts(trial):
-            original_of[trial.trial] = trial.trial if trial.replicate_of is None else trial.replicate_of
+            original_of[trial.trial] = (
+                trial.trial if trial.replicate_of is None else trial.replicate_of
+            )
     values: defaultdict[Any, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for point in results.points:
         if point.split != "dev" or point.trial not in original_of:
@@ -85,8 +89,12 @@ def front_points(points: Iterable[Point], goals: Goals = GOALS) -> list[Point]:
 
 def calibration_text(calibration: Calibration) -> str:
     """Describe a head's temperature and how it changes the cross-entropy (in nats) and the calibration error (x100)."""
-    loss = f"cross-entropy {calibration.cross_entropy_before:.3f} -> {calibration.cross_entropy:.3f}"
-    error = f"calibration error {100 * calibration.error_before:.1f} -> {100 * calibration.error:.1f}"
+    loss = (
+        f"cross-entropy {calibration.cross_entropy_before:.3f} -> {calibration.cross_entropy:.3f}"
+    )
+    error = (
+        f"calibration error {100 * calibration.error_before:.1f} -> {100 * calibration.error:.1f}"
+    )
     return f"temperature {calibration.temperature:.2f}, {loss}, {error}"
 
 

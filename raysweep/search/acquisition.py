@@ -14,13 +14,10 @@ from raysweep.search.conditional_space import Code
 from raysweep.search.gaussian_process import KernelFitter, Queries, TrainingSet, predict
 from raysweep.search.history import History, Row, fill_failed, row_values
 
-MAX_DISTANCE_BELOW = 3.0  # maximum distance below the median, as a multiple of the best value's distance above it
+# maximum distance below the median, as a multiple of the best value's distance above it
+MAX_DISTANCE_BELOW = 3.0
 TINY = 1e-12  # avoids division by 0
-
-
 UCB_DEVIATIONS = 0.5  # posterior standard deviations added to the mean: the upper confidence bound
-
-
 SUPPORTING_WEIGHTS = (
     0.1,
     0.3,
@@ -31,9 +28,8 @@ SUPPORTING_WEIGHTS = (
 
 
 MAX_STEPS = 48  # maximum steps of the joint front in gain computations; longer fronts have neighboring steps merged
-
-
-NUM_ROWS_AT_EASE = 32  # with more rows, kernels are fitted less often, since fits take longer and change less
+# with more rows, kernels are fitted less often, since fits take longer and change less
+NUM_ROWS_AT_EASE = 32
 
 
 class Acquisition(Protocol):
@@ -45,7 +41,9 @@ class Acquisition(Protocol):
     num_startup_trials: int
     starts_in_middle: bool
 
-    def scores(self, history: History, candidates: Float64Array, random: np.random.Generator) -> Float64Array:
+    def scores(
+        self, history: History, candidates: Float64Array, random: np.random.Generator
+    ) -> Float64Array:
         """Return scores (candidates,) of the candidates (candidates, axes); the highest is tried next."""
 
     def to_refine(self, history: History, count: int, random: np.random.Generator) -> list[int]:
@@ -61,7 +59,9 @@ class UpperConfidenceBound:
     def __init__(self, num_axes: int) -> None:
         self._fitter = KernelFitter(num_axes)
 
-    def scores(self, history: History, candidates: Float64Array, random: np.random.Generator) -> Float64Array:
+    def scores(
+        self, history: History, candidates: Float64Array, random: np.random.Generator
+    ) -> Float64Array:
         training, rows = history.training_data(random)
         values = row_values(rows)
         posteriors = self._fitter.fit(training, _standardize(values), random)
@@ -93,7 +93,9 @@ class FrontImprovement:
         self._fitters = (KernelFitter(num_axes), KernelFitter(num_axes))
         self._num_predictions = 0
 
-    def scores(self, history: History, candidates: Float64Array, random: np.random.Generator) -> Float64Array:
+    def scores(
+        self, history: History, candidates: Float64Array, random: np.random.Generator
+    ) -> Float64Array:
         num_axes = candidates.shape[1]
         training, rows = history.training_data(random)
         pending = as_array(history.pending.values(), num_axes)
@@ -119,7 +121,11 @@ class FrontImprovement:
         return largest_margins
 
     def _predict(
-        self, training: TrainingSet, points: Float64Array, queries: Queries, random: np.random.Generator
+        self,
+        training: TrainingSet,
+        points: Float64Array,
+        queries: Queries,
+        random: np.random.Generator,
     ) -> tuple[Float64Array, Float64Array]:
         """Return the queries' predicted means and standard deviations (queries, points, 2), given the rows' points."""
         period = math.ceil(len(points) / NUM_ROWS_AT_EASE)
@@ -231,7 +237,9 @@ def merge_steps(front: Steps, max_steps: int) -> tuple[Float64Array, Float64Arra
     return ends, areas / widths
 
 
-def _expected_excess(mean: Float64Array, deviation: Float64Array, limits: Float64Array) -> Float64Array:
+def _expected_excess(
+    mean: Float64Array, deviation: Float64Array, limits: Float64Array
+) -> Float64Array:
     """Return the expected excess (trials, points, n) of normal variables (trials, points) over limits (n,)."""
     deviations = deviation[:, :, None]
     above = mean[:, :, None] - limits

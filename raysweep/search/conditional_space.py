@@ -12,7 +12,12 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 
 from raysweep.config.freezing import check_level, level_depth
 from raysweep.config.space import Choices, Parameters, Range, Scalar, Space
@@ -58,7 +63,8 @@ class Parameter:
     name: str
     distribution: BaseDistribution
     condition: Condition | None = None
-    ordered: tuple[Any, ...] | None = None  # the choices in order, if they have an order but are not numbers
+    # the choices in order, if they have an order but are not numbers
+    ordered: tuple[Any, ...] | None = None
 
     @cached_property
     def axis(self) -> Axis:
@@ -80,7 +86,9 @@ class ConditionalSpace:
     @cached_property
     def free(self) -> tuple[Parameter, ...]:
         """The parameters with more than one possible value, which are the axes of a configuration's code."""
-        return tuple(parameter for parameter in self.parameters if not parameter.distribution.single())
+        return tuple(
+            parameter for parameter in self.parameters if not parameter.distribution.single()
+        )
 
     @cached_property
     def categorical(self) -> NDArray[np.bool_]:
@@ -99,13 +107,20 @@ class ConditionalSpace:
 
     def code(self, params: Params) -> Code:
         """Return a configuration as numbers."""
-        return tuple([axis.code(params[name]) if name in params else axis.absent for name, axis in self._axes])
+        return tuple(
+            [
+                axis.code(params[name]) if name in params else axis.absent
+                for name, axis in self._axes
+            ]
+        )
 
     def draw(self, random: np.random.Generator, fixed: Mapping[str, Any]) -> Params:
         """Return a random configuration with the values in ``fixed``, ignoring those for parameters that it lacks."""
         return self._build(fixed, lambda parameter: parameter.axis.draw(random))
 
-    def draw_near(self, known: Params, size: float, random: np.random.Generator, fixed: Mapping[str, Any]) -> Params:
+    def draw_near(
+        self, known: Params, size: float, random: np.random.Generator, fixed: Mapping[str, Any]
+    ) -> Params:
         """Return a copy of a known configuration with about NUM_CHANGED of the values that are not ``fixed`` changed.
 
         A number moves by a normally distributed step with standard deviation ``size`` on its scale from 0 to 1. Choices
@@ -119,7 +134,11 @@ class ConditionalSpace:
                 return parameter.axis.draw(random)
             value = known[parameter.name]
             is_changed = random.random() < change_probability
-            return parameter.axis.draw_near(value, size, random) if is_changed else parameter.axis.clip(value)
+            return (
+                parameter.axis.draw_near(value, size, random)
+                if is_changed
+                else parameter.axis.clip(value)
+            )
 
         return self._build(fixed, draw_value)
 
@@ -144,7 +163,10 @@ class ConditionalSpace:
                 continue
             if name not in known or not _covers(known[name].distribution, distribution):
                 return False
-        return all(parameter.exists(trial.params) == (name in trial.params) for name, parameter in known.items())
+        return all(
+            parameter.exists(trial.params) == (name in trial.params)
+            for name, parameter in known.items()
+        )
 
 
 def make_conditional_space(space: Space) -> ConditionalSpace:
@@ -152,7 +174,9 @@ def make_conditional_space(space: Space) -> ConditionalSpace:
     return ConditionalSpace(tuple(_parameters(space.parameters, "", None)))
 
 
-def _parameters(parameters: Parameters, prefix: str, condition: OneOf | None) -> Iterator[Parameter]:
+def _parameters(
+    parameters: Parameters, prefix: str, condition: OneOf | None
+) -> Iterator[Parameter]:
     for name, parameter in parameters.items():
         full_name = prefix + name
         distribution: BaseDistribution
@@ -214,7 +238,9 @@ def infer_space(trials: Sequence[SuggestedParams]) -> ConditionalSpace:
     unexplained: set[str] = set()
     for name in names:
         distribution = distributions[name]
-        parents = [parameter.name for parameter in parameters if counts[parameter.name] > counts[name]]
+        parents = [
+            parameter.name for parameter in parameters if counts[parameter.name] > counts[name]
+        ]
         parents.sort(key=lambda parent: _RANKS[type(distributions[parent])])
         first = next(index for index, trial in enumerate(trials) if name in trial.params)
         parameter = _explain(name, distribution, parents, trials)
@@ -228,7 +254,10 @@ def infer_space(trials: Sequence[SuggestedParams]) -> ConditionalSpace:
 
 
 def _explain(
-    name: str, distribution: BaseDistribution, parents: Sequence[str], trials: Sequence[SuggestedParams]
+    name: str,
+    distribution: BaseDistribution,
+    parents: Sequence[str],
+    trials: Sequence[SuggestedParams],
 ) -> Parameter | None:
     """Return the parameter ``name`` with a condition that separates the trials with and without it, or None."""
     if all(name in trial.params for trial in trials):
@@ -260,7 +289,10 @@ def _find_condition(parent: str, name: str, trials: Sequence[SuggestedParams]) -
 
 
 def _separate_choices(
-    parent: str, distribution: CategoricalDistribution, having: Sequence[Any], lacking: Sequence[Any]
+    parent: str,
+    distribution: CategoricalDistribution,
+    having: Sequence[Any],
+    lacking: Sequence[Any],
 ) -> OneOf | None:
     """Return the condition that the parent has one of the choices ``having``, or None if any is also in ``lacking``."""
     indices = set(map(distribution.to_internal_repr, having))  # choices may be unhashable
@@ -271,7 +303,9 @@ def _separate_choices(
     return OneOf(parent, choices)
 
 
-def _separate_numbers(parent: str, having: Sequence[float], lacking: Sequence[float]) -> Above | None:
+def _separate_numbers(
+    parent: str, having: Sequence[float], lacking: Sequence[float]
+) -> Above | None:
     """Return the condition that the parent is above or below a limit between ``having`` and ``lacking``, or None."""
     smallest = min(having)
     largest = max(having)
@@ -292,7 +326,9 @@ def _covers(one: BaseDistribution, other: BaseDistribution) -> bool:
         return True
     assert isinstance(one, FloatDistribution | IntDistribution)
     assert isinstance(other, FloatDistribution | IntDistribution)
-    is_as_fine = one.step in (None, other.step) or (isinstance(one, IntDistribution) and one.step == 1)
+    is_as_fine = one.step in (None, other.step) or (
+        isinstance(one, IntDistribution) and one.step == 1
+    )
     return is_as_fine and one.low <= other.low and other.high <= one.high
 
 

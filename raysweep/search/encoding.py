@@ -7,12 +7,18 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 
 Params = dict[str, Any]  # a configuration with the sampler's names, such as ``loss=triplet.margin``
 
 
-LOG_RATIO = 4.0  # positive numeric choices whose largest-to-smallest ratio is at least this use a log scale
+# positive numeric choices whose largest-to-smallest ratio is at least this use a log scale
+LOG_RATIO = 4.0
 
 
 @dataclass(frozen=True)
@@ -95,12 +101,16 @@ class Numbers:
 class Choice:
     """A categorical parameter, encoded as a position in [0, 1] if its choices are ordered and as an index otherwise."""
 
-    def __init__(self, distribution: CategoricalDistribution, ordered: Sequence[Any] | None = None) -> None:
+    def __init__(
+        self, distribution: CategoricalDistribution, ordered: Sequence[Any] | None = None
+    ) -> None:
         """Initialize the parameter; ``ordered`` lists the choices in order, if they are ordered but not numbers."""
         self._distribution = distribution
         self._choices = distribution.choices
         self._positions = _positions(self._choices, ordered)
-        self.is_categorical = self._positions is None  # unordered: any two choices are equally far apart
+        self.is_categorical = (
+            self._positions is None
+        )  # unordered: any two choices are equally far apart
         self.absent = -1.0 if self.is_categorical else 0.5
 
     def code(self, value: Any) -> float:
@@ -153,4 +163,6 @@ def _positions(choices: Sequence[Any], ordered: Sequence[Any] | None) -> list[fl
 
 
 def _is_number(choice: Any) -> bool:
-    return isinstance(choice, int | float) and not isinstance(choice, bool) and math.isfinite(choice)
+    return (
+        isinstance(choice, int | float) and not isinstance(choice, bool) and math.isfinite(choice)
+    )

@@ -52,23 +52,20 @@ LOG_DEVIATION_DEVIATION = 0.5
 LOG_DRIFT_MEAN = math.log(0.2)
 LOG_DRIFT_DEVIATION = 1.0
 ADDITIVE_SHAPE = 0.5
-
-
 NUM_DRAWN = 24  # kernel parameters sampled from the prior for the first fit
-NUM_FRESH = 1  # kernel parameters sampled for each later fit, in addition to those from the last fit
+# kernel parameters sampled for each later fit, in addition to those from the last fit
+NUM_FRESH = 1
 NUM_BEST = 2  # most probable kernel parameters that a fit passes on to the next
-MIN_WEIGHT = 0.05  # relative to the highest weight; predictions leave out kernel parameters with less
-
-
+# relative to the highest weight; predictions leave out kernel parameters with less
+MIN_WEIGHT = 0.05
 # Gradient steps from the most probable parameters, and the size of the steps on the log scale.
 NUM_STEPS = 16
-NUM_ROWS_AT_LENGTH = 32  # with more rows, there are fewer steps: each takes longer and starts nearer the optimum
+# with more rows, there are fewer steps: each takes longer and starts nearer the optimum
+NUM_ROWS_AT_LENGTH = 32
 FIRST_STEP, SMALLEST_STEP, LARGEST_STEP = 0.2, 1e-3, 1.0
 
 
 LARGEST_BLOCK = 24  # size up to which triangular matrices are inverted directly
-
-
 TINY = 1e-300  # avoids logarithms of 0 and division by 0
 MIN_VARIANCE = 1e-9  # minimum variance of a prediction; rounding may produce less
 
@@ -101,7 +98,9 @@ class KernelParams:
     @cached_property
     def log_prior(self) -> float:
         """The logarithm of the prior density, without its constant."""
-        lengths = (self._log_squared_lengths - LOG_SQUARED_LENGTH_MEAN) / LOG_SQUARED_LENGTH_DEVIATION
+        lengths = (
+            self._log_squared_lengths - LOG_SQUARED_LENGTH_MEAN
+        ) / LOG_SQUARED_LENGTH_DEVIATION
         deviations = (self._log_deviations - LOG_DEVIATION_MEANS) / LOG_DEVIATION_DEVIATION
         drift = (self._log_drift - LOG_DRIFT_MEAN) / LOG_DRIFT_DEVIATION
         squares = np.sum(lengths**2) + np.sum(deviations**2) + drift**2
@@ -111,7 +110,9 @@ class KernelParams:
     @cached_property
     def log_prior_gradient(self) -> Float64Array:
         """The gradient of :attr:`log_prior` with respect to the logarithms, (2 * axes + 3,)."""
-        lengths = (LOG_SQUARED_LENGTH_MEAN - self._log_squared_lengths) / LOG_SQUARED_LENGTH_DEVIATION**2
+        lengths = (
+            LOG_SQUARED_LENGTH_MEAN - self._log_squared_lengths
+        ) / LOG_SQUARED_LENGTH_DEVIATION**2
         shares = ADDITIVE_SHAPE - np.exp(self._log_shares)
         deviations = (LOG_DEVIATION_MEANS - self._log_deviations) / LOG_DEVIATION_DEVIATION**2
         drift = (LOG_DRIFT_MEAN - self._log_drift) / LOG_DRIFT_DEVIATION**2
@@ -122,7 +123,9 @@ class KernelParams:
         """Return a sample from the prior."""
         shares = random.gamma(ADDITIVE_SHAPE, 1.0, num_axes)
         log_shares = np.log(np.maximum(shares, TINY))
-        log_squared_lengths = random.normal(LOG_SQUARED_LENGTH_MEAN, LOG_SQUARED_LENGTH_DEVIATION, num_axes)
+        log_squared_lengths = random.normal(
+            LOG_SQUARED_LENGTH_MEAN, LOG_SQUARED_LENGTH_DEVIATION, num_axes
+        )
         log_deviations = random.normal(LOG_DEVIATION_MEANS, LOG_DEVIATION_DEVIATION)
         log_drift = random.normal(LOG_DRIFT_MEAN, LOG_DRIFT_DEVIATION, 1)
         logs = np.concatenate([log_squared_lengths, log_shares, log_deviations, log_drift])
@@ -133,7 +136,9 @@ class KernelParams:
         return KernelParams(self._logs + by)
 
 
-def kernel(singles: Iterable[Float64Array], shape: tuple[int, ...], params: KernelParams) -> Float64Array:
+def kernel(
+    singles: Iterable[Float64Array], shape: tuple[int, ...], params: KernelParams
+) -> Float64Array:
     """Return k(x, x') given each axis's kernel m; these all have the given shape and are overwritten.
 
     Axes are processed one by one, because a single array fits in the processor's cache and new memory is expensive.
@@ -176,7 +181,9 @@ def matern(scaled: Float64Array, out: Float64Array) -> None:
     out += 1
     out *= scaled
     out += 1
-    np.multiply(scaled, -1.0, out=scaled)  # in NumPy 2.2 to 2.4, in-place np.negative is wrong at a stride of 64 bytes
+    np.multiply(
+        scaled, -1.0, out=scaled
+    )  # in NumPy 2.2 to 2.4, in-place np.negative is wrong at a stride of 64 bytes
     np.exp(scaled, out=scaled)
     out *= scaled
 
@@ -271,7 +278,9 @@ class Queries:
     predicted value, which lowers the variance near it.
     """
 
-    def __init__(self, training: TrainingSet, pending: Float64Array, candidates: Float64Array) -> None:
+    def __init__(
+        self, training: TrainingSet, pending: Float64Array, candidates: Float64Array
+    ) -> None:
         self.num_pending = len(pending)
         self._codes = np.concatenate([pending, candidates])
         self._training = training
@@ -319,7 +328,9 @@ class Posterior:
         covariance = self._observed_covariance()
         cholesky = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
         inverse_root = inverse_of_lower(cholesky)
-        self._inverse = inverse_root.T @ inverse_root  # faster than solving for one column per query
+        self._inverse = (
+            inverse_root.T @ inverse_root
+        )  # faster than solving for one column per query
         self._alpha = np.asarray(self._inverse @ values, dtype=np.float64)
         # Log density of the kernel parameters given the values.
         self.log_density = self._log_marginal_likelihood(cholesky) + params.log_prior
@@ -356,7 +367,9 @@ class Posterior:
         """
         outer = 0.5 * (self._alpha @ self._alpha.T / self._num_outputs - self._inverse)
         gradients = (self._gradient_by_axes(outer), self._gradient_by_others(outer))
-        return np.asarray(np.concatenate(gradients) + self.params.log_prior_gradient, dtype=np.float64)
+        return np.asarray(
+            np.concatenate(gradients) + self.params.log_prior_gradient, dtype=np.float64
+        )
 
     def _gradient_by_axes(self, outer: Float64Array) -> Float64Array:
         """Return the likelihood's gradient for the squared length scales and additive variances, (2 * axes,)."""
@@ -415,7 +428,9 @@ class Posterior:
         growth = self._growth[:, None]
         trial_covariance = queries.kernel_from_training(self.params)
         covariance: Float64Array = trial_covariance[self._training.trial_index]
-        covariance *= (1 + growth) * (1 + self._final_growth) + self._drift[:, None] * self._final_drift
+        covariance *= (1 + growth) * (1 + self._final_growth) + self._drift[
+            :, None
+        ] * self._final_drift
         covariance += growth * self._final_growth
         return covariance
 
@@ -471,14 +486,21 @@ class KernelFitter:
         self._last_params: list[KernelParams] = []  # most probable ones from the last fit
 
     def posteriors(
-        self, training: TrainingSet, values: Float64Array, random: np.random.Generator, *, is_due: bool
+        self,
+        training: TrainingSet,
+        values: Float64Array,
+        random: np.random.Generator,
+        *,
+        is_due: bool,
     ) -> list[Posterior]:
         """Return the posteriors of a new fit if it ``is_due``, or the one under the best parameters of the last fit."""
         if is_due or not self._last_params:
             return self.fit(training, values, random)
         return [Posterior(self._last_params[0], training, values)]
 
-    def fit(self, training: TrainingSet, values: Float64Array, random: np.random.Generator) -> list[Posterior]:
+    def fit(
+        self, training: TrainingSet, values: Float64Array, random: np.random.Generator
+    ) -> list[Posterior]:
         """Return the posteriors under the most probable kernel parameters found, which the next fit starts from.
 
         ``values`` (rows, outputs) is standardized.
@@ -512,7 +534,9 @@ def _ascend(start: Posterior, training: TrainingSet) -> Posterior:
         agreement = np.sign(gradient * last_gradient)  # -1 if the sign has changed, 1 if not
         factor = np.choose(agreement.astype(int) + 1, (0.5, 1.0, 1.2))
         size = np.clip(size * factor, SMALLEST_STEP, LARGEST_STEP)
-        last_gradient = np.where(agreement < 0, 0.0, gradient)  # parameters whose sign has changed do not move
+        last_gradient = np.where(
+            agreement < 0, 0.0, gradient
+        )  # parameters whose sign has changed do not move
         step = size * np.sign(last_gradient)
         moved = current.params.moved(step)
         current = Posterior(moved, training, start.values)

@@ -23,12 +23,10 @@ from raysweep.search.gaussian_process import TrainingSet
 NUM_VALUES = 96
 BEST_SHARE = 1 / 2
 LATEST_SHARE = 1 / 4
-
-
-FRONTS = "raysweep:fronts"  # a trial's user attribute that maps each step to the points [P, S] so far
-
-
-FAILED_QUANTILE = 0.1  # quantile of the trials' first values; trials that failed before reporting a value get it
+# a trial's user attribute that maps each step to the points [P, S] so far
+FRONTS = "raysweep:fronts"
+# quantile of the trials' first values; trials that failed before reporting a value get it
+FAILED_QUANTILE = 0.1
 
 
 @dataclass(frozen=True)
@@ -94,11 +92,15 @@ class JointFront:
         self._owners = np.empty(0, dtype=np.int64)
         # Indices of the points on the joint front, by descending P.
         self._front: NDArray[np.int64] = np.empty(0, dtype=np.int64)
-        self._changed: dict[int, Float64Array] = {}  # trials' own fronts that have not been merged yet
+        self._changed: dict[
+            int, Float64Array
+        ] = {}  # trials' own fronts that have not been merged yet
 
     def put(self, trial: int, points: Float64Array) -> None:
         """Replace a trial's points (n, 2)."""
-        self._changed.pop(trial, None)  # re-inserted last: if two trials have equal points, the earlier entry counts
+        self._changed.pop(
+            trial, None
+        )  # re-inserted last: if two trials have equal points, the earlier entry counts
         self._changed[trial] = points[front_indices(points)]
 
     @property
@@ -176,9 +178,13 @@ class History:
         self._space = space
         self._has_points = has_points
         self._finished: dict[int, TrialResults] = {}
-        self._codes: dict[int, tuple[int, Code]] = {}  # keyed by trial: number of parameters, and code
+        self._codes: dict[
+            int, tuple[int, Code]
+        ] = {}  # keyed by trial: number of parameters, and code
         self._left_out: set[int] = set()  # trials that did not suggest all parameters
-        self._on_front: dict[int, Float64Array] = {}  # keyed by trial: its points on the joint front
+        self._on_front: dict[
+            int, Float64Array
+        ] = {}  # keyed by trial: its points on the joint front
         self.joint_front = JointFront()
         self.results: dict[int, TrialResults] = {}  # trials that have values or failed
         self.num_with_values = 0  # number of these trials that have not failed
@@ -205,7 +211,9 @@ class History:
             elif trial.state == TrialState.RUNNING and number != current and trial.params:
                 self._read_running(trial, sign)
         self.num_with_values = sum(not results.has_failed for results in self.results.values())
-        for number in self._on_front.keys() - self.results.keys():  # trials that the storage no longer shows
+        for number in (
+            self._on_front.keys() - self.results.keys()
+        ):  # trials that the storage no longer shows
             del self._on_front[number]
             self._finished.pop(number, None)
             self.joint_front.put(number, np.empty((0, 2)))
@@ -273,7 +281,9 @@ class History:
     @property
     def codes_with_values(self) -> list[Code]:
         """The codes of running trials with values."""
-        return [results.code for number, results in self.results.items() if number not in self._finished]
+        return [
+            results.code for number, results in self.results.items() if number not in self._finished
+        ]
 
     @property
     def codes(self) -> list[Code]:
@@ -284,7 +294,9 @@ class History:
         """Return the numbers of the ``count`` trials with the highest values, best first."""
         numbers = list(self.results)
         worth = np.array([results.latest for results in self.results.values()])
-        order = np.argsort(-worth, kind="stable")  # a stable sort breaks ties in favor of the first trial
+        order = np.argsort(
+            -worth, kind="stable"
+        )  # a stable sort breaks ties in favor of the first trial
         return [numbers[place] for place in order[:count]]
 
     def training_data(self, random: np.random.Generator) -> tuple[TrainingSet, list[Row]]:
@@ -295,7 +307,9 @@ class History:
         numbers = sorted(self._choose_trials(random))
         chosen = [self.results[number] for number in numbers]
         rows = _make_rows(chosen, first, last)
-        offset = max(0, 1 - first)  # steps counted from 0 are shifted to start at 1, since 0 cannot be doubled
+        offset = max(
+            0, 1 - first
+        )  # steps counted from 0 are shifted to start at 1, since 0 cannot be doubled
         budgets = np.array([row.step for row in rows]) + offset
         smallest, largest = first + offset, last + offset
         training = TrainingSet(

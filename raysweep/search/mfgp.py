@@ -21,7 +21,12 @@ from optuna.trial import FrozenTrial, TrialState
 
 from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.scores import Pair
-from raysweep.search.acquisition import Acquisition, FrontImprovement, UpperConfidenceBound, as_array
+from raysweep.search.acquisition import (
+    Acquisition,
+    FrontImprovement,
+    UpperConfidenceBound,
+    as_array,
+)
 from raysweep.search.conditional_space import Code, ConditionalSpace, SuggestedParams, infer_space
 from raysweep.search.encoding import Params
 from raysweep.search.history import FRONTS, History
@@ -34,12 +39,14 @@ NUM_RENEWED = 64  # number of candidates replaced before each proposal
 # an optimum but do not reach it.
 NUM_REFINED = 3  # trials that are copied
 NUM_COPIES = 24  # copies per trial
-STEP_SIZES = (0.01, 0.3)  # bounds of the standard deviation by which numbers in [0, 1] change; sampled for each copy
+STEP_SIZES = (
+    0.01,
+    0.3,
+)  # bounds of the standard deviation by which numbers in [0, 1] change; sampled for each copy
 
 
-NUM_WITHOUT_POINTS = 4  # number of completed trials without the expected points that triggers a warning
-
-
+# number of completed trials without the expected points that triggers a warning
+NUM_WITHOUT_POINTS = 4
 STARTUP_DEVIATION = 0.25  # standard deviation around 0.5 of the first proposals' numbers, if they start in the middle
 
 
@@ -71,10 +78,16 @@ class MultiFidelitySampler(BaseSampler):
     """
 
     def __init__(
-        self, space: ConditionalSpace | None = None, *, seed: int | None = None, reference_point: Pair | None = None
+        self,
+        space: ConditionalSpace | None = None,
+        *,
+        seed: int | None = None,
+        reference_point: Pair | None = None,
     ) -> None:
         if not isinstance(space, ConditionalSpace | None):
-            raise ValueError(f"space is {space!r}; allowed: a ConditionalSpace, or None to learn it from the trials")
+            raise ValueError(
+                f"space is {space!r}; allowed: a ConditionalSpace, or None to learn it from the trials"
+            )
         self._space = space
         self._reference_point = None if reference_point is None else _finite_pair(reference_point)
         self._has_warned = False
@@ -82,7 +95,9 @@ class MultiFidelitySampler(BaseSampler):
         self._random_sampler = RandomSampler(seed)
         self._study_name: str | None = None
         self._search: _Search | None = None
-        self._completed: dict[int, SuggestedParams] = {}  # trials that suggested all their parameters
+        self._completed: dict[
+            int, SuggestedParams
+        ] = {}  # trials that suggested all their parameters
         self._lock = threading.RLock()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -104,11 +119,15 @@ class MultiFidelitySampler(BaseSampler):
             with self._lock:
                 self._study_name = None
 
-    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+    def infer_relative_search_space(
+        self, study: Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
         """Return all known parameters that can have more than one value, including conditional ones."""
         self._raise_error_if_multi_objective(study)
         with self._lock:
-            search = self._update_search(study, [] if self._space else study.get_trials(deepcopy=False))
+            search = self._update_search(
+                study, [] if self._space else study.get_trials(deepcopy=False)
+            )
             return dict(search.space.distributions) if search else {}
 
     def sample_relative(
@@ -127,7 +146,9 @@ class MultiFidelitySampler(BaseSampler):
             self._warn_of_missing_points(trials, search.history)
             enqueued = trial.system_attrs.get("fixed_params", {})
             known = {**enqueued, **trial.params}
-            fixed = {name: value for name, value in known.items() if name in search.space.distributions}
+            fixed = {
+                name: value for name, value in known.items() if name in search.space.distributions
+            }
             params = search.complete(fixed, self._random) if fixed else search.propose(self._random)
         new_names = search_space.keys() - fixed.keys()
         return {name: value for name, value in params.items() if name in new_names}
@@ -147,7 +168,11 @@ class MultiFidelitySampler(BaseSampler):
             )
 
     def sample_independent(
-        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
     ) -> Any:
         """Return a random value for a parameter that is not known yet."""
         self._raise_error_if_multi_objective(study)
@@ -191,7 +216,9 @@ def _finite_pair(reference_point: Pair) -> Pair:
     except (OverflowError, TypeError, ValueError):
         x = y = math.nan
     if not (math.isfinite(x) and math.isfinite(y)):
-        raise ValueError(f"reference_point is {reference_point!r}; allowed: two finite numbers, or None")
+        raise ValueError(
+            f"reference_point is {reference_point!r}; allowed: two finite numbers, or None"
+        )
     return x, y
 
 
@@ -235,7 +262,9 @@ class _Search:
 
     def _is_new(self, code: Code) -> bool:
         """Return whether this configuration is new, meaning that no trial has it and it was not proposed before."""
-        return not (code in self.history.tried or code in self.history.running or code in self._proposed)
+        return not (
+            code in self.history.tried or code in self.history.running or code in self._proposed
+        )
 
     def _choose(self, candidates: Sequence[Candidate], random: np.random.Generator) -> Params:
         """Return the best candidate, and mark it as proposed."""
@@ -277,7 +306,9 @@ class _Search:
             nearest = np.argmin(squared_distances)
             return int(least_tried[nearest])
         log_densities = -0.5 * squared_distances / STARTUP_DEVIATION**2
-        weights = np.exp(log_densities - log_densities.max())  # keeps weights from all becoming 0 with many axes
+        weights = np.exp(
+            log_densities - log_densities.max()
+        )  # keeps weights from all becoming 0 with many axes
         probabilities = weights / weights.sum()
         chosen = random.choice(least_tried, p=probabilities)
         return int(chosen)

@@ -32,16 +32,18 @@ from raysweep.search.encoding import Params
 from raysweep.search.history import FRONTS
 from raysweep.search.mfgp import MultiFidelitySampler
 
-PAREGO_WEIGHTS = (0.1, 0.3, 0.5, 0.7, 0.9)  # weights of P in ParEGO's scalarizations; each has its own study
+PAREGO_WEIGHTS = (
+    0.1,
+    0.3,
+    0.5,
+    0.7,
+    0.9,
+)  # weights of P in ParEGO's scalarizations; each has its own study
 
 
 MAX_SHOWN = 256  # number of trials that a sampler learns from: the latest ones, and the best of the older ones
 NUM_BEST_SHOWN = 64
-
-
 NUM_TRIED_OUT = 12  # number of made-up trials that check a sampler; most samplers choose their first ten at random
-
-
 STUDY_STATES = {
     TrialStatus.COMPLETED: TrialState.COMPLETE,
     TrialStatus.PAUSED: TrialState.PRUNED,
@@ -59,7 +61,9 @@ class KnownTrial:
 
     params: Params
     distributions: dict[str, optuna.distributions.BaseDistribution]
-    fronts: dict[int, Front] = field(default_factory=dict)  # keyed by examples seen: the front up to then
+    fronts: dict[int, Front] = field(
+        default_factory=dict
+    )  # keyed by examples seen: the front up to then
 
     @property
     def last_front(self) -> Front:
@@ -73,7 +77,8 @@ class Scalarization:
 
     objective: Objective
     aim: Aim
-    weight: float | None = None  # weight of P in ParEGO's augmented Tchebycheff value; None for other objectives
+    # weight of P in ParEGO's augmented Tchebycheff value; None for other objectives
+    weight: float | None = None
 
     @property
     def names(self) -> list[str]:
@@ -109,7 +114,9 @@ class RecentTrialsStorage(optuna.storages.InMemoryStorage):
         super().__init__()
         self._max_shown = max_shown
         self._shown: dict[int, None] = {}  # trial numbers, in ascending order
-        self._values: dict[int, float] = {}  # value of each shown trial that was reported, oldest report first
+        self._values: dict[
+            int, float
+        ] = {}  # value of each shown trial that was reported, oldest report first
 
     def add_report(self, number: int, value: float) -> None:
         """Record that trial ``number`` was reported to the study with this value."""
@@ -130,7 +137,9 @@ class RecentTrialsStorage(optuna.storages.InMemoryStorage):
         return trial_id
 
     def get_all_trials(self, study_id: int, deepcopy: bool = True, states: Any = None) -> list[Any]:
-        if states == (TrialState.WAITING,):  # the base class finds these without scanning all trials
+        if states == (
+            TrialState.WAITING,
+        ):  # the base class finds these without scanning all trials
             return super().get_all_trials(study_id, deepcopy, states)
         trials = super().get_all_trials(study_id, False, None)
         shown = [trials[number] for number in self._shown]
@@ -156,8 +165,12 @@ class ScalarizedStudy:
             storage=self.storage,
         )
         self._study_id = self.storage.get_study_id_from_name(self.study.study_name)
-        self.numbers: dict[int, int] = {}  # keyed by the number in the sweep: the latest number in the study
-        self._running: set[int] = set()  # numbers in the sweep of trials that have never paused or ended
+        self.numbers: dict[
+            int, int
+        ] = {}  # keyed by the number in the sweep: the latest number in the study
+        self._running: set[int] = (
+            set()
+        )  # numbers in the sweep of trials that have never paused or ended
         self._space = space
         self._num_trials = 0
 
@@ -253,7 +266,9 @@ class Proposer:
     with ParEGO, otherwise a single one. Each proposal comes from a randomly chosen study.
     """
 
-    def __init__(self, space: Space, sampler: str, seed: int, objective: Objective, aim: Aim = "combined") -> None:
+    def __init__(
+        self, space: Space, sampler: str, seed: int, objective: Objective, aim: Aim = "combined"
+    ) -> None:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
         self.space = space
@@ -350,7 +365,9 @@ class Proposer:
         if number >= 0:
             self._remove_from_queue(self._known[number].params)
 
-    def _replace(self, number: int, values: Mapping[str, Any], widened: Collection[str] = ()) -> None:
+    def _replace(
+        self, number: int, values: Mapping[str, Any], widened: Collection[str] = ()
+    ) -> None:
         """Add a trial that runs with these values to all studies."""
         fixed = self.space.suggest_fixed(values, widened)
         distributions = {name: _distribution(*kind) for name, kind in fixed.distributions.items()}
@@ -409,7 +426,9 @@ def make_sampler(
     """
     samplers = optuna.samplers
     if name == "mfgp":
-        return MultiFidelitySampler(make_conditional_space(space), seed=seed, reference_point=reference_point)
+        return MultiFidelitySampler(
+            make_conditional_space(space), seed=seed, reference_point=reference_point
+        )
     if name == "tpe":
         # Multivariate and grouped: a joint density for each set of parameters that exist together under a choice.
         return samplers.TPESampler(seed=seed, multivariate=True, group=True, constant_liar=True)
@@ -423,7 +442,9 @@ def make_sampler(
     try:
         parameters = inspect.signature(sampler_class).parameters
         arguments = {"seed": seed} if "seed" in parameters else {}
-        with warnings.catch_warnings(action="ignore", category=optuna.exceptions.ExperimentalWarning):
+        with warnings.catch_warnings(
+            action="ignore", category=optuna.exceptions.ExperimentalWarning
+        ):
             return sampler_class(**arguments)
     except Exception as error:  # missing arguments or packages, or anything else
         raise InputError(f"{name!r} cannot be created: {_describe(error)}") from None
@@ -446,7 +467,9 @@ def find_sampler(path: str) -> type[optuna.samplers.BaseSampler]:
         sampler_class = getattr(importlib.import_module(module), attribute) if colon else None
     except (Exception, SystemExit) as error:  # importing may raise anything
         raise InputError(f"{path!r} cannot be imported: {_describe(error)}") from None
-    if not (inspect.isclass(sampler_class) and issubclass(sampler_class, optuna.samplers.BaseSampler)):
+    if not (
+        inspect.isclass(sampler_class) and issubclass(sampler_class, optuna.samplers.BaseSampler)
+    ):
         raise InputError(
             f"{path!r} is not a sampler; allowed: {', '.join(SAMPLERS)}, or the import path of an Optuna sampler, such as "
             "optuna.samplers:QMCSampler"

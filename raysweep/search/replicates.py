@@ -36,13 +36,17 @@ class MeanScores:
         array = np.array(pairs)
         mean = array.mean(axis=0)
         spread = array.std(axis=0, ddof=1) if len(pairs) > 1 else np.zeros(2)
-        return cls(len(pairs), (float(mean[0]), float(mean[1])), (float(spread[0]), float(spread[1])))
+        return cls(
+            len(pairs), (float(mean[0]), float(mean[1])), (float(spread[0]), float(spread[1]))
+        )
 
 
 @dataclass
 class _Run:
     counts: bool
-    points: dict[int, dict[Any, Pair]] = field(default_factory=dict)  # keyed by examples seen, then by point name
+    points: dict[int, dict[Any, Pair]] = field(
+        default_factory=dict
+    )  # keyed by examples seen, then by point name
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,9 @@ class Replicates:
         self._runs: dict[int, dict[int, _Run]] = {}  # keyed by original, then by trial
         self._keys: dict[int, Hashable] = {}  # keyed by original
         self._original: dict[int, int] = {}  # keyed by trial
-        self._fronts: dict[int, Front] = {}  # fronts of means, keyed by original; removed when runs change
+        self._fronts: dict[
+            int, Front
+        ] = {}  # fronts of means, keyed by original; removed when runs change
 
     def original(self, number: int, key: Hashable) -> None:
         """Register a new trial of the search. Trials with equal configurations have equal keys."""
@@ -140,7 +146,9 @@ class Replicates:
             shifted = means.shifted(deviation)
             is_dominated = dominated_by(shifted, means.points)
             owners: list[int] = np.unique(means.owners[~is_dominated]).tolist()
-            num_runs = {original: len(self._runs[original]) for original in owners if is_at_rest(original)}
+            num_runs = {
+                original: len(self._runs[original]) for original in owners if is_at_rest(original)
+            }
             fewest = min(num_runs.values(), default=self.runs)
             if fewest < self.runs:
                 candidates = [original for original in num_runs if num_runs[original] == fewest]
@@ -202,7 +210,9 @@ class Replicates:
         means = {}
         for examples_seen in sorted(pairs_by_budget):
             pairs_by_name = pairs_by_budget[examples_seen]
-            means[examples_seen] = {name: MeanScores.of(pairs) for name, pairs in pairs_by_name.items()}
+            means[examples_seen] = {
+                name: MeanScores.of(pairs) for name, pairs in pairs_by_name.items()
+            }
         return means
 
     def mean_fronts(self, original: int) -> dict[int, Front]:
@@ -220,7 +230,9 @@ def _feasible(fronts: dict[int, Front], area: Area) -> dict[int, Front]:
     """Return the feasible points of each front that has any, or all fronts unchanged if none has any."""
     feasible_fronts = {}
     for original, front in fronts.items():
-        feasible = tuple(pair for pair in front if area([pair]) >= 0)  # the area is negative for an infeasible point
+        feasible = tuple(
+            pair for pair in front if area([pair]) >= 0
+        )  # the area is negative for an infeasible point
         if feasible:
             feasible_fronts[original] = feasible
     return feasible_fronts or fronts

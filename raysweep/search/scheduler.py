@@ -62,7 +62,9 @@ class RequestedConfigs:
     @classmethod
     def of(cls, first: Iterable[Preset]) -> "RequestedConfigs":
         """Return a queue of the presets in a sweep's file."""
-        requested = [RequestedConfig(first_name(index), preset) for index, preset in enumerate(first)]
+        requested = [
+            RequestedConfig(first_name(index), preset) for index, preset in enumerate(first)
+        ]
         return cls(_first=deque(requested))
 
     def __len__(self) -> int:
@@ -85,7 +87,9 @@ class RequestedConfigs:
 
     def drop(self, name: str) -> None:
         """Remove the requested configuration with this name because a trial has already run it."""
-        self._requested = deque(requested for requested in self._requested if requested.name != name)
+        self._requested = deque(
+            requested for requested in self._requested if requested.name != name
+        )
         self._first = deque(requested for requested in self._first if requested.name != name)
 
 
@@ -138,7 +142,10 @@ class Scheduler:
     @property
     def on_plateau(self) -> bool:
         """Whether enough trials have paused or ended without front growth for the search to end."""
-        return self.plateau is not None and self._num_rests - self._num_rests_at_growth >= self.plateau.trials
+        return (
+            self.plateau is not None
+            and self._num_rests - self._num_rests_at_growth >= self.plateau.trials
+        )
 
     def ask(self) -> TrialState | None:
         """Return the trial to run next: a paused one, a new one or a replicate; None if nothing can run now."""
@@ -206,7 +213,9 @@ class Scheduler:
             self.requested.drop(origin)
         return self._begin(number, values, origin)
 
-    def _begin(self, number: int, values: Mapping[str, Any], origin: str | None = None) -> TrialState:
+    def _begin(
+        self, number: int, values: Mapping[str, Any], origin: str | None = None
+    ) -> TrialState:
         trial = self.trials[number] = TrialState(number, values, origin=origin)
         params = self.proposer.known_trial(number).params
         self.replicates.original(number, tuple(sorted(params.items())))
@@ -328,11 +337,15 @@ def _check_finite(number: int, examples_seen: int, points: Sequence[Pair]) -> No
             )
 
 
-def make_scheduler(config: SweepConfig, space: Space, reference: Pair, *, seed_offset: int = 0) -> Scheduler:
+def make_scheduler(
+    config: SweepConfig, space: Space, reference: Pair, *, seed_offset: int = 0
+) -> Scheduler:
     """Return the scheduler for a new sweep, given the reference encoder's P and S on dev."""
     settings = config.objective
     constraints = settings.constraints.model_dump()
-    objective = Objective.of(settings.polarity_weight, settings.similarity, constraints, reference, settings.goals)
+    objective = Objective.of(
+        settings.polarity_weight, settings.similarity, constraints, reference, settings.goals
+    )
     first = [preset_of(space, values) for values in config.first]
     seed = (config.seed + seed_offset) % 2**32
     # An untrained trial scores like the reference encoder, unless a different encoder is the reference.

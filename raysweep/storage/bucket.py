@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PATIENCE_SECONDS = 600.0  # how long to wait while a store does not respond or is temporarily unavailable
+# how long to wait while a store does not respond or is temporarily unavailable
+PATIENCE_SECONDS = 600.0
 FIRST_PATIENCE_SECONDS = 20.0  # the same while the URI, the credentials or the network may be wrong
 LEASE = "lease.json"  # the lease on everything under a URI
 PART_BYTES = 16 * 2**20  # of an object, read in a single request
@@ -46,8 +47,16 @@ _RETRIES: Any = {
 _CONNECT_TIMEOUT = "5s"
 _ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
-_PROFILE_VARIABLES = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE")
-_METADATA_HOSTS = ("169.254.169.254", "metadata.google.internal")  # serve credentials to machines in a cloud
+_PROFILE_VARIABLES = (
+    "AWS_PROFILE",
+    "AWS_DEFAULT_PROFILE",
+    "AWS_SHARED_CREDENTIALS_FILE",
+    "AWS_CONFIG_FILE",
+)
+_METADATA_HOSTS = (
+    "169.254.169.254",
+    "metadata.google.internal",
+)  # serve credentials to machines in a cloud
 
 
 class StorageError(OSError, InputError):
@@ -84,7 +93,9 @@ class Bucket:
     uri: str
     on_wait: Callable[[str], None] = print
     patience: float = PATIENCE_SECONDS
-    guard: Callable[[], None] = lambda: None  # called before each attempted write; an exception cancels the write
+    guard: Callable[[], None] = lambda: (
+        None
+    )  # called before each attempted write; an exception cancels the write
 
     @cached_property
     def _store(self) -> "ObjectStore":
@@ -126,7 +137,9 @@ class Bucket:
 
     def write(self, name: str, content: bytes) -> None:
         """Write an object, replacing any existing one."""
-        self._persist_writing(lambda: self._store.put(name, content, use_multipart=len(content) > PART_BYTES))
+        self._persist_writing(
+            lambda: self._store.put(name, content, use_multipart=len(content) > PART_BYTES)
+        )
 
     def create(self, name: str, content: bytes) -> dict[str, str]:
         """Write an object that does not exist yet, and return its tag.
@@ -145,7 +158,9 @@ class Bucket:
             except AlreadyExistsError:
                 existing = self.read_version(name)
                 if existing.content != content:
-                    raise FileExistsError(errno.EEXIST, "already exists", join(self.uri, name)) from None
+                    raise FileExistsError(
+                        errno.EEXIST, "already exists", join(self.uri, name)
+                    ) from None
                 return existing.tag
 
         return self._persist_writing(put)
@@ -205,7 +220,9 @@ class Bucket:
         self._persist_writing(lambda: self._store.put(name, path))
         arrived: int = self._persist(lambda: self._store.head(name))["size"]
         if arrived < num_bytes:  # a log may have grown
-            raise StorageError(errno.EIO, f"{arrived} of {num_bytes} bytes arrived", join(self.uri, name))
+            raise StorageError(
+                errno.EIO, f"{arrived} of {num_bytes} bytes arrived", join(self.uri, name)
+            )
 
     def download(self, name: str, path: Path, num_bytes: int) -> None:
         """Download an object of ``num_bytes`` bytes to a file, creating the file's folder if it does not exist."""
@@ -213,7 +230,8 @@ class Bucket:
         with path.open("wb") as file:
             for start in range(0, num_bytes, PART_BYTES):
                 length = min(PART_BYTES, num_bytes - start)
-                file.write(self._persist(lambda: self._store.get_range(name, start=start, length=length)))  # noqa: B023
+                get_range = partial(self._store.get_range, name, start=start, length=length)
+                file.write(self._persist(get_range))
 
     def now(self) -> datetime:
         """Return the time by the store's own clock, accurate to a second."""
@@ -239,7 +257,9 @@ class Bucket:
             except FileNotFoundError as error:
                 if "NoSuchBucket" in str(error):
                     raise InputError(f"{self.uri}: the bucket does not exist") from None
-                raise FileNotFoundError(errno.ENOENT, "the object does not exist", self.uri) from None
+                raise FileNotFoundError(
+                    errno.ENOENT, "the object does not exist", self.uri
+                ) from None
             except BaseError as error:
                 self._wait_or_raise(error, began, pause)
                 pause = min(2 * pause, 10.0)
@@ -266,17 +286,24 @@ def _connect(uri: str) -> "ObjectStore":
         from obstore.store import GCSStore, S3Store
     except ImportError:
         extra = {"s3": "s3", "gs": "gcs"}[scheme]
-        raise InputError(f"{uri}: object stores need an extra: pip install 'raysweep[{extra}]'") from None
+        raise InputError(
+            f"{uri}: object stores need an extra: pip install 'raysweep[{extra}]'"
+        ) from None
     timeout = f"{_timeout_seconds():g}s"
     timeouts = {"timeout": timeout, "connect_timeout": _CONNECT_TIMEOUT}
-    common: dict[str, Any] = {"prefix": prefix or None, "client_options": timeouts, "retry_config": _RETRIES}
+    common: dict[str, Any] = {
+        "prefix": prefix or None,
+        "client_options": timeouts,
+        "retry_config": _RETRIES,
+    }
     if scheme == "gs":
         return GCSStore(bucket, **common)
     _check_variables()
     if endpoint := options.get("endpoint_override"):
         endpoint_scheme = options.get("scheme", "https")
         common["endpoint"] = endpoint if "://" in endpoint else f"{endpoint_scheme}://{endpoint}"
-    common["client_options"]["allow_http"] = True  # needed for http:// endpoints; others still use https
+    # needed for http:// endpoints; others still use https
+    common["client_options"]["allow_http"] = True
     if region := options.get("region"):
         common["region"] = region
     if provider := _profile_credentials():
@@ -313,7 +340,9 @@ def _check_variables() -> None:
             continue
         has_scheme = endpoint.startswith(("http://", "https://"))
         if not (has_scheme and is_address(endpoint)):
-            raise InputError(f"{name} is not a server address; allowed: http://HOST:PORT or https://HOST:PORT")
+            raise InputError(
+                f"{name} is not a server address; allowed: http://HOST:PORT or https://HOST:PORT"
+            )
     for name in _REGION_VARIABLES:
         region = os.environ.get(name)
         if region and not is_region(region):
@@ -333,7 +362,9 @@ def _profile_credentials() -> Any:
     except ImportError:  # boto3 is not installed
         if is_named:
             names = " or ".join(name for name in _PROFILE_VARIABLES if name in os.environ)
-            raise InputError(f"{names}: requires the package boto3: pip install 'raysweep[s3]'") from None
+            raise InputError(
+                f"{names}: requires the package boto3: pip install 'raysweep[s3]'"
+            ) from None
         return None
     try:
         # With a lifetime of 0, boto3 is queried for each request, since only boto3 knows when the credentials expire.
@@ -341,7 +372,9 @@ def _profile_credentials() -> Any:
     except ValueError:  # no credentials in any profile
         return None
     except BotoCoreError as error:
-        raise InputError(f"AWS credentials: cannot be read from this environment: {error}") from None
+        raise InputError(
+            f"AWS credentials: cannot be read from this environment: {error}"
+        ) from None
 
 
 def _tag(meta: Any) -> dict[str, str]:
@@ -384,12 +417,22 @@ def describe_error(error: Exception) -> str:
         return "an object has an invalid name: a part of its path is empty, . or .., or has a control character"
     if status is not None:
         code = re.search(r"<Code>(\w+)</Code>", text)
-        hint = "; check that the credentials in the environment allow it" if status in (401, 403) else ""
+        hint = (
+            "; check that the credentials in the environment allow it"
+            if status in (401, 403)
+            else ""
+        )
         code_text = f" {code.group(1)}" if code else ""
         return f"the store responded with status {status}{code_text}{hint}"
     if "TimedOut" in text:  # the client's wording when a request takes too long in total
         return "timed out"
-    for words in ("Connection refused", "timed out", "dns error", "Connection reset", "certificate"):
+    for words in (
+        "Connection refused",
+        "timed out",
+        "dns error",
+        "Connection reset",
+        "certificate",
+    ):
         if words.lower() in text.lower():
             return f"{words.lower()}{_server(text)}"
     if "credential" in text.lower():

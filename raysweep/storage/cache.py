@@ -109,7 +109,9 @@ def _find_damaged(copy: Path) -> list[str]:
         manifest: dict[str, Any] = json.loads((copy / MANIFEST).read_bytes())
         own_checksum = manifest.pop(OWN_CHECKSUM, None)
         checksums: dict[str, int] = manifest.get(CHECKSUMS, {})
-        stays_inside = all(_is_relative(name) for name in checksums)  # a damaged name may lead elsewhere
+        stays_inside = all(
+            _is_relative(name) for name in checksums
+        )  # a damaged name may lead elsewhere
     except (OSError, ValueError, AttributeError, TypeError, RecursionError):
         return [MANIFEST]
     is_intact = own_checksum in (None, zlib.crc32(_as_json(manifest)))
@@ -146,7 +148,9 @@ def _replace(folder: BucketFolder, stored_name: str, file: Path) -> None:
     stored = folder.object_name(stored_name)
     num_bytes = folder.bucket.size_of(stored)
     if num_bytes is None:
-        raise FileNotFoundError(f"{location.join(folder.location, stored_name)}: a complete artifact is missing")
+        raise FileNotFoundError(
+            f"{location.join(folder.location, stored_name)}: a complete artifact is missing"
+        )
     temporary = _hidden(file)
     try:
         folder.bucket.download(stored, temporary, num_bytes)

@@ -147,7 +147,9 @@ class LocalFolder:
     def store(self, name: str = "") -> None:
         path = self.path / name
         flush(path)
-        for folder in path.parents[: len(Path(name).parts)]:  # up to this folder, since each holds the next one's name
+        for folder in path.parents[
+            : len(Path(name).parts)
+        ]:  # up to this folder, since each holds the next one's name
             _flush_one(folder)
 
     def let_go(self, name: str) -> None:
@@ -156,7 +158,11 @@ class LocalFolder:
     def remove(self, name: str) -> None:
         path = self.path / name
         if name and not path.parent.resolve().is_relative_to(self.path.resolve()):
-            raise OSError(errno.ELOOP, "a symbolic link leads out of the folder; nothing was removed", str(path))
+            raise OSError(
+                errno.ELOOP,
+                "a symbolic link leads out of the folder; nothing was removed",
+                str(path),
+            )
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:
@@ -175,7 +181,9 @@ class LocalFolder:
     def files(self, name: str = "") -> dict[str, FileStat]:
         folder = self.path / name
         files = {}
-        for parent, _, file_names in os.walk(folder):  # skips folders that disappear: workers replace checkpoints
+        for parent, _, file_names in os.walk(
+            folder
+        ):  # skips folders that disappear: workers replace checkpoints
             for file_name in file_names:
                 path = Path(parent, file_name)
                 with contextlib.suppress(OSError):
@@ -205,7 +213,9 @@ def _flush_one(path: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # cannot be flushed, as with folders on some network file systems
+        if (
+            error.errno != errno.EINVAL
+        ):  # cannot be flushed, as with folders on some network file systems
             raise
     finally:
         os.close(descriptor)
@@ -259,7 +269,9 @@ class BucketFolder:
     def store(self, name: str = "") -> None:
         path = self.path / name
         files = sorted(file for file in path.rglob("*") if file.is_file())
-        for file in files or [path]:  # in sorted order, so that the last file marks the upload as complete
+        for file in files or [
+            path
+        ]:  # in sorted order, so that the last file marks the upload as complete
             relative = file.relative_to(self.path).as_posix()
             self.bucket.upload(file, self.object_name(relative))
 

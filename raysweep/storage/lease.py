@@ -25,7 +25,8 @@ from raysweep.storage.folder import BucketFolder, Folder
 from raysweep.storage.private import make_private
 
 SECONDS = 120.0  # duration of a lease, counted from when it reaches the store
-USUAL_ATTEMPT_SECONDS = 60.0  # leases are proportionally longer if an attempt at a request may take longer than this
+# leases are proportionally longer if an attempt at a request may take longer than this
+USUAL_ATTEMPT_SECONDS = 60.0
 MAX_SECONDS = 86_400.0  # a stored lease that lasts longer is treated as damaged
 RENEW_SECONDS = 20.0
 NOTICE_SECONDS = 5.0  # how soon a holder stops after discovering that its lease was taken over
@@ -53,20 +54,27 @@ class Lease:
 
     bucket: Bucket
     name: str = LEASE
-    seconds: float = field(default_factory=lambda: SECONDS * max(1.0, attempt_seconds() / USUAL_ATTEMPT_SECONDS))
+    seconds: float = field(
+        default_factory=lambda: SECONDS * max(1.0, attempt_seconds() / USUAL_ATTEMPT_SECONDS)
+    )
     renew_seconds: float = field(default_factory=lambda: RENEW_SECONDS)
-    advice: str = ". To stop that process and continue now: --take-over"  # for users who are waiting
+    # for users who are waiting
+    advice: str = ". To stop that process and continue now: --take-over"
     on_lost: Callable[[], None] = lambda: None  # called from the renewal thread
     session: str = field(default_factory=lambda: uuid.uuid4().hex)
     note: dict[str, Any] | None = field(default_factory=dict)
     _tag: dict[str, str] = field(default_factory=dict, repr=False)
     _held_until: float = field(default=0.0, repr=False)  # by the monotonic clock
-    _problem: StorageError | None = field(default=None, repr=False)  # the reason why the last renewal failed
+    _problem: StorageError | None = field(
+        default=None, repr=False
+    )  # the reason why the last renewal failed
     _lost_to: str | None = field(default=None, repr=False)
     _stop: threading.Event = field(default_factory=threading.Event, repr=False)
     _thread: threading.Thread | None = field(default=None, repr=False)
 
-    def acquire(self, say: Callable[[str], None], *, take_over: bool = False) -> dict[str, Any] | None:
+    def acquire(
+        self, say: Callable[[str], None], *, take_over: bool = False
+    ) -> dict[str, Any] | None:
         """Acquire the lease and return the previous holder's note, or None if the lease was damaged.
 
         If another process holds the lease, report that process and the expiry time, and wait until the lease expires.
@@ -81,7 +89,9 @@ class Lease:
             except FileNotFoundError:  # removed in the meantime
                 continue
             lease = _parse(stored)
-            if lease.get("session") == self.session:  # acquired by an earlier request whose response was lost
+            if (
+                lease.get("session") == self.session
+            ):  # acquired by an earlier request whose response was lost
                 self._tag = stored.tag
                 break
             last_note = self.note = lease.get("note", {})
@@ -90,14 +100,17 @@ class Lease:
                 taken_from = str(lease.get("holder"))
             else:
                 self._await_end(stored, say)
-                say = _say_nothing  # do not repeat the message each time the holder renews its lease
+                # do not repeat the message each time the holder renews its lease
+                say = _say_nothing
             began = _clock()
             tag = self.bucket.replace(self.name, self._content(), stored.tag)
             if tag is not None:
                 self._tag = tag
                 break
         if taken_from is not None:
-            say(f"{self.bucket.uri}: taken over from {taken_from}; waiting until that process stops")
+            say(
+                f"{self.bucket.uri}: taken over from {taken_from}; waiting until that process stops"
+            )
             time.sleep(self.renew_seconds + NOTICE_SECONDS)
         self._held_until = began + self.seconds
 
@@ -161,7 +174,9 @@ class Lease:
             ):
                 raise self._problem
             if not is_reported:
-                say(f"{self.bucket.uri}: the lease cannot be renewed at the moment; writes are on hold")
+                say(
+                    f"{self.bucket.uri}: the lease cannot be renewed at the moment; writes are on hold"
+                )
                 is_reported = True
             time.sleep(0.2)
 
@@ -211,7 +226,8 @@ class Lease:
                 self._tag = stored.tag
                 return
         except StorageError as error:
-            self._problem = error  # the renewal is retried, and ensure blocks writes once the lease has expired
+            # the renewal is retried, and ensure blocks writes once the lease has expired
+            self._problem = error
             return
         except InputError as error:  # the bucket no longer exists
             self._problem = StorageError(errno.EACCES, str(error), self.bucket.uri)

@@ -28,7 +28,9 @@ LOCK_PAUSE_SECONDS = 0.05
 class LineLog(Protocol):
     """A log that one process at a time appends to. Methods raise OSError if the log cannot be read or written."""
 
-    noted: dict[str, Any] | None  # the last holder's note if the storage keeps notes, or None if the note is damaged
+    noted: (
+        dict[str, Any] | None
+    )  # the last holder's note if the storage keeps notes, or None if the note is damaged
 
     @property
     def lost(self) -> str | None:
@@ -105,7 +107,11 @@ def read_log_after(folder: Folder, name: str, known: bytes) -> bytes:
 
 def read_noted(folder: Folder) -> dict[str, Any] | None:
     """Return the note currently stored with the folder's log, like :attr:`LineLog.noted`, without acquiring the log."""
-    return read_note(folder.bucket, folder.object_name(LEASE)) if isinstance(folder, BucketFolder) else {}
+    return (
+        read_note(folder.bucket, folder.object_name(LEASE))
+        if isinstance(folder, BucketFolder)
+        else {}
+    )
 
 
 def is_held(folder: Folder, name: str) -> bool | None:
@@ -122,7 +128,9 @@ def is_held(folder: Folder, name: str) -> bool | None:
     except OSError:
         return None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # released at once; a process opening the log retries
+        fcntl.flock(
+            descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB
+        )  # released at once; a process opening the log retries
     except BlockingIOError:
         return True
     except OSError:  # the file system does not support locks
@@ -181,7 +189,9 @@ class LineFile:
                     raise InputError(
                         f"{self.path}: another process is running this sweep; raysweep watch shows it"
                     ) from None
-                time.sleep(LOCK_PAUSE_SECONDS)  # is_held in another process may briefly hold the lock
+                time.sleep(
+                    LOCK_PAUSE_SECONDS
+                )  # is_held in another process may briefly hold the lock
             except OSError:  # the file system does not support locks
                 return
             else:
@@ -234,7 +244,9 @@ class LineObjects:
         self._name = name
         self._say = say
         self._take_over = take_over
-        unguarded = dataclasses.replace(folder.bucket, guard=lambda: None)  # used to write the lease itself
+        unguarded = dataclasses.replace(
+            folder.bucket, guard=lambda: None
+        )  # used to write the lease itself
         self._lease = Lease(unguarded, folder.object_name(LEASE), on_lost=on_lost)
         self._is_open = False
 
@@ -245,7 +257,9 @@ class LineObjects:
     def open(self) -> bytes:
         self.noted = self._lease.acquire(self._say, take_over=self._take_over)
         self._is_open = True
-        self._folder.bucket.guard = self._ensure_held  # for every write to the run through this folder
+        self._folder.bucket.guard = (
+            self._ensure_held
+        )  # for every write to the run through this folder
         try:
             return read_log(self._folder, self._name)
         except FileNotFoundError:
@@ -259,7 +273,9 @@ class LineObjects:
             # The existing line belongs to another process and is not replaced, because that process may have written
             # more lines.
             reason = "another process, which previously held this run, has already written a line in its place"
-            raise StorageError(errno.EEXIST, reason, location.join(self._folder.bucket.uri, name)) from None
+            raise StorageError(
+                errno.EEXIST, reason, location.join(self._folder.bucket.uri, name)
+            ) from None
         self._ensure_held()  # a line written after another process took over the log must have no effect
 
     def set_aside(self, unfinished: bytes, number: int) -> None:

@@ -15,7 +15,8 @@ _BUCKET = re.compile(r"\w[\w.-]*", re.ASCII)
 _REGION = re.compile(r"[\w.:-]+", re.ASCII)
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
 _ADDRESS = re.compile(
-    r"(https?://)?([\w.-]+|\[[\da-f:.]+\])(:(?P<port>\d{1,5}))?(/[\w.~%/+:@-]*)?", re.ASCII | re.IGNORECASE
+    r"(https?://)?([\w.-]+|\[[\da-f:.]+\])(:(?P<port>\d{1,5}))?(/[\w.~%/+:@-]*)?",
+    re.ASCII | re.IGNORECASE,
 )
 _LAST_PORT = 65535
 _NAMES_OF_KEYS = ("key", "secret", "token", "signature", "credential", "password")
@@ -37,7 +38,9 @@ def absolute(location: str) -> str:
     reject_null(location)
     if not is_uri(location):
         if location.partition(":/")[0] in SCHEMES:
-            raise ValueError(f"is {location!r}; allowed: a URI with two slashes, such as s3://BUCKET/PREFIX")
+            raise ValueError(
+                f"is {location!r}; allowed: a URI with two slashes, such as s3://BUCKET/PREFIX"
+            )
         try:
             return str(Path(location).expanduser().absolute())
         except RuntimeError:
@@ -45,7 +48,9 @@ def absolute(location: str) -> str:
     try:
         parts = urlsplit(location)
     except ValueError:  # there is a bracket where the bucket should be
-        raise ValueError("is not a valid URI; allowed: s3://BUCKET/PREFIX or gs://BUCKET/PREFIX") from None
+        raise ValueError(
+            "is not a valid URI; allowed: s3://BUCKET/PREFIX or gs://BUCKET/PREFIX"
+        ) from None
     if parts.scheme not in SCHEMES:
         allowed = " and ".join(f"{scheme}://BUCKET/PREFIX" for scheme in SCHEMES)
         raise ValueError(f"has the scheme {parts.scheme}://; allowed: a folder, {allowed}")
@@ -68,7 +73,9 @@ def absolute(location: str) -> str:
 def _check_names(bucket: str, prefix: str) -> None:
     """Raise ValueError for a bucket or prefix that every store rejects and that would crash the store's client."""
     if not _BUCKET.fullmatch(bucket):
-        raise ValueError(f"the bucket is {bucket!r}; allowed: letters, digits, dots, dashes and underscores")
+        raise ValueError(
+            f"the bucket is {bucket!r}; allowed: letters, digits, dots, dashes and underscores"
+        )
     if {".", ".."} & set(prefix.split("/")):
         raise ValueError(f"the prefix is {prefix.strip('/')!r}; allowed: parts other than . and ..")
     if _CONTROL_CHARACTER.search(prefix):
@@ -81,7 +88,9 @@ def _check_options(options: dict[str, str]) -> None:
         raise ValueError(f"scheme is {scheme!r}; allowed: http, https")
     endpoint = options.get("endpoint_override")  # an empty value is treated as missing
     if endpoint and not is_address(endpoint):
-        raise ValueError(f"endpoint_override is {endpoint!r}; allowed: HOST:PORT, http://HOST:PORT, https://HOST:PORT")
+        raise ValueError(
+            f"endpoint_override is {endpoint!r}; allowed: HOST:PORT, http://HOST:PORT, https://HOST:PORT"
+        )
     region = options.get("region")
     if region and not is_region(region):
         raise ValueError(f"region is {region!r}; allowed: a name such as eu-west-1")

@@ -9,7 +9,12 @@ from typing import Any
 from raysweep.results.types import TrialStatus
 from raysweep.trackers.tracker import FrontPage, Step, TrackedTrial, Tracker
 
-RUN, TRIAL, STATUS, REASON = "raysweep.run", "raysweep.trial", "raysweep.status", "raysweep.reason"  # tags
+RUN, TRIAL, STATUS, REASON = (
+    "raysweep.run",
+    "raysweep.trial",
+    "raysweep.status",
+    "raysweep.reason",
+)  # tags
 PARENT = "mlflow.parentRunId"  # MLflow's own tag of nested runs
 
 MAX_CHARACTERS = 500  # length limit for parameters and tags that every MLflow version accepts
@@ -35,7 +40,9 @@ class MLflowTracker(Tracker):
     ``artifacts`` is the location where a new experiment stores its files; if None, the server chooses it.
     """
 
-    def __init__(self, uri: str | None, project: str, run: str, artifacts: Path | None = None) -> None:
+    def __init__(
+        self, uri: str | None, project: str, run: str, artifacts: Path | None = None
+    ) -> None:
         from mlflow.tracking import MlflowClient
 
         self._client = MlflowClient(tracking_uri=uri)
@@ -64,7 +71,9 @@ class MLflowTracker(Tracker):
         query = f"tags.`{RUN}` = '{self._run}'"
         token: str | None = None
         while True:
-            page = self._client.search_runs([self._experiment], query, max_results=1000, page_token=token)
+            page = self._client.search_runs(
+                [self._experiment], query, max_results=1000, page_token=token
+            )
             for run in page:
                 trial = run.data.tags.get(TRIAL)
                 if trial is None:
@@ -115,7 +124,9 @@ class MLflowTracker(Tracker):
         return run_id
 
     def _create_run(self, name: str, tags: Mapping[str, str]) -> str:
-        run: Any = self._client.create_run(self._experiment, tags={RUN: self._run, **tags}, run_name=name)
+        run: Any = self._client.create_run(
+            self._experiment, tags={RUN: self._run, **tags}, run_name=name
+        )
         return str(run.info.run_id)
 
     def log_status(self, trial: TrackedTrial) -> None:

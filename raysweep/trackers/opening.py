@@ -46,9 +46,13 @@ def check_trackers(config: TrackersConfig, runs: str) -> None:
     folder_trackers = {"tensorboard": config.tensorboard, "wandb": config.wandb}
     for name, settings in folder_trackers.items():
         if settings is not None and settings.folder is None:
-            raise InputError(f"trackers.{name}: folder is not set; runs in {runs} need a folder on this machine")
+            raise InputError(
+                f"trackers.{name}: folder is not set; runs in {runs} need a folder on this machine"
+            )
     if config.mlflow is not None and not _has_uri(config.mlflow):
-        raise InputError(f"trackers.mlflow: uri is not set; runs in {runs} need a uri or {URI_VARIABLE}")
+        raise InputError(
+            f"trackers.mlflow: uri is not set; runs in {runs} need a uri or {URI_VARIABLE}"
+        )
 
 
 def tracker_openers(config: TrackersConfig, to: Destination) -> dict[str, Callable[[], Tracker]]:

@@ -49,8 +49,12 @@ class TensorBoardTracker(Tracker):
     def log_front(self, front: FrontPage) -> None:
         from tensorboard.compat.proto.summary_pb2 import Summary
 
-        width, height = struct.unpack(">II", front.png[16:24])  # a PNG's first chunk holds its size in pixels
-        image = Summary.Image(height=height, width=width, colorspace=4, encoded_image_string=front.png)
+        width, height = struct.unpack(
+            ">II", front.png[16:24]
+        )  # a PNG's first chunk holds its size in pixels
+        image = Summary.Image(
+            height=height, width=width, colorspace=4, encoded_image_string=front.png
+        )
         picture = Summary.Value(tag=FRONT, image=image)
         writer = self._writer(FRONT)
         writer.add(_text(FRONT, front.markdown), step=0)
@@ -73,7 +77,9 @@ class _EventFile:
         from tensorboard.compat.proto.event_pb2 import Event
 
         folder.mkdir(parents=True, exist_ok=True)
-        self._path = folder / f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}.{os.getpid()}"
+        self._path = (
+            folder / f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}.{os.getpid()}"
+        )
         self._write(Event(wall_time=time.time(), file_version=FILE_VERSION))
 
     def add(self, summary: Any, step: int) -> None:

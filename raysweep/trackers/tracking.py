@@ -104,7 +104,9 @@ class _Feed:
 
     @property
     def _hint(self) -> str:
-        return f"to write it later: {format_command('track', self._run.location, '--to', self._name)}"
+        return (
+            f"to write it later: {format_command('track', self._run.location, '--to', self._name)}"
+        )
 
     def wait(self) -> None:
         """Wait until the thread ends or has made no progress for FINISH_SECONDS."""
@@ -209,7 +211,9 @@ class SweepEvents:
                     if point.kind == "reference":
                         self._references[point.split] = point
             case TrialStarted():
-                self._trials[event.trial] = TrackedTrial(event.trial, event.config, event.replicate_of)
+                self._trials[event.trial] = TrackedTrial(
+                    event.trial, event.config, event.replicate_of
+                )
             case RungFinished():
                 trial = self._trials[event.trial]
                 step = Step(event.step, self._metrics(event))
@@ -224,7 +228,11 @@ class SweepEvents:
 
     def _metrics(self, rung: RungFinished) -> dict[str, float]:
         """Return the metrics of the rung's best point, its plain point and the rung itself."""
-        metrics = {"loss": rung.loss, "examples_seen": float(rung.examples_seen), "seconds": rung.seconds}
+        metrics = {
+            "loss": rung.loss,
+            "examples_seen": float(rung.examples_seen),
+            "seconds": rung.seconds,
+        }
         if rung.points and self._info is not None:
             criterion = Criterion.of(self._info, self._references)
             best = max(rung.points, key=criterion.rank)

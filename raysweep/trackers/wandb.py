@@ -17,7 +17,9 @@ class WandbTracker(Tracker):
     version.
     """
 
-    def __init__(self, project: str, run: str, folder: Path, mode: Literal["offline", "online"]) -> None:
+    def __init__(
+        self, project: str, run: str, folder: Path, mode: Literal["offline", "online"]
+    ) -> None:
         import wandb
 
         folder.mkdir(parents=True, exist_ok=True)

@@ -154,7 +154,9 @@ def interleave_classes(
         groups[int(label)] = [group for group in of_class if len(group) >= 2]
     order: list[npt.NDArray[np.int64]] = []
     last = None  # the class of the last group
-    *_, num_rounds, _ = sorted(map(len, groups.values()))  # afterwards, only one class has groups left
+    *_, num_rounds, _ = sorted(
+        map(len, groups.values())
+    )  # afterwards, only one class has groups left
     for number in range(num_rounds):
         in_round = [label for label, of_class in groups.items() if len(of_class) > number]
         in_round = rng.permutation(in_round).tolist()
@@ -205,7 +207,11 @@ class TrainedEncoder:
         lengths = self.tokens.lengths(ids)
         device = self.model.device.type
         by_length = buckets.training_buckets(lengths, device, self._width, packed=self._is_packable)
-        packs = buckets.packs(by_length, lengths) if self._is_packable else [[bucket] for bucket in by_length]
+        packs = (
+            buckets.packs(by_length, lengths)
+            if self._is_packable
+            else [[bucket] for bucket in by_length]
+        )
         return [[ids[bucket] for bucket in pack] for pack in packs]
 
     def embed(self, packs: Sequence[Pack]) -> list[Tensor]:
@@ -267,7 +273,10 @@ class StoredColumns:
 
     def embed(self, packs: Sequence[Pack]) -> list[Tensor]:
         """Return the stored embeddings of each pack's sentences, (sentences, width), without gradients."""
-        return [encoder.on_device(self.stored.embed(np.concatenate(pack)), self.device) for pack in packs]
+        return [
+            encoder.on_device(self.stored.embed(np.concatenate(pack)), self.device)
+            for pack in packs
+        ]
 
 
 def embed_columns(encoders: Sequence[ColumnEncoder], ids: npt.NDArray[np.integer]) -> list[Tensor]:

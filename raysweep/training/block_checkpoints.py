@@ -34,7 +34,9 @@ class BlockCheckpoints:
         self._dropouts = dropouts
 
     @contextmanager
-    def added_to(self, context: AbstractContextManager[None], weights: WeightContext) -> Iterator[None]:
+    def added_to(
+        self, context: AbstractContextManager[None], weights: WeightContext
+    ) -> Iterator[None]:
         """Checkpoint the blocks of a forward pass in ``context``, except those that a prefix cache replaces.
 
         The blocks are recomputed in the context ``weights``, in which the forward pass also runs.
@@ -51,16 +53,23 @@ class BlockCheckpoints:
 
     def _run(self, forward: Any, weights: WeightContext, *args: Any, **kwargs: Any) -> Any:
         if kwargs.get("past_key_values") is not None:
-            kwargs["past_key_values"] = None  # recomputing would append to a decoder's key-value cache
+            # recomputing would append to a decoder's key-value cache
+            kwargs["past_key_values"] = None
         contexts = partial(self._contexts, weights)
         return checkpoint(forward, *args, use_reentrant=False, context_fn=contexts, **kwargs)
 
-    def _contexts(self, weights: WeightContext) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+    def _contexts(
+        self, weights: WeightContext
+    ) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
         """Return the contexts of a block's forward pass and of its recomputation, which has the same masks."""
-        return nullcontext(), self._with(self._dropouts.state(), self._config._attn_implementation, weights)
+        return nullcontext(), self._with(
+            self._dropouts.state(), self._config._attn_implementation, weights
+        )
 
     @contextmanager
-    def _with(self, masks: dict[str, Any], attention: str, weights: WeightContext) -> Iterator[None]:
+    def _with(
+        self, masks: dict[str, Any], attention: str, weights: WeightContext
+    ) -> Iterator[None]:
         own_masks, own_attention = self._dropouts.state(), self._config._attn_implementation
         self._dropouts.restore(masks)
         self._config._attn_implementation = attention

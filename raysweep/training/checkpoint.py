@@ -31,8 +31,6 @@ from raysweep.training.validation import IdleRule
 from raysweep.training.workbench import RungResult
 
 SCHEMA = 1
-
-
 _RESULT_VALUES = ("step", "examples_seen", "loss", "seconds", "train_seconds", "stop")
 
 
@@ -137,7 +135,9 @@ class SavedTraining(Training):
         return restore(self, folder)
 
 
-def read_state(training: SavedTrial, folder: str | Path | Folder) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+def read_state(
+    training: SavedTrial, folder: str | Path | Folder
+) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
     """Return the tensors and values of the latest checkpoint of ``folder``, or None if there is none.
 
     Raises:
@@ -204,7 +204,9 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Te
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
 
 
-def _restore_random_streams(training: Training, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
+def _restore_random_streams(
+    training: Training, tensors: Mapping[str, Tensor], values: Mapping[str, Any]
+) -> None:
     """Restore torch's random streams, the order of examples and the dropout masks."""
     torch.set_rng_state(tensors["rng.cpu"])
     if "rng.cuda" in tensors and training.device.type == "cuda":
@@ -264,7 +266,12 @@ def _unpack_result(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
     )
 
 
-def write(place: str | Path | Folder, number: int, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
+def write(
+    place: str | Path | Folder,
+    number: int,
+    tensors: Mapping[str, Tensor],
+    values: Mapping[str, Any],
+) -> None:
     """Write checkpoint ``number`` atomically into the folder at ``place``; numbers must increase.
 
     The previous checkpoint is deleted once the new one has been read back, verified and stored.
@@ -287,8 +294,12 @@ def write(place: str | Path | Folder, number: int, tensors: Mapping[str, Tensor]
         try:
             _read_files(temporary)
         except ValueError as error:
-            raise OSError(f"{folder.location}: checkpoint {name} was not stored as it was written: {error}") from None
-        if (folder.path / name).exists():  # left by a process that was killed right after the rename below
+            raise OSError(
+                f"{folder.location}: checkpoint {name} was not stored as it was written: {error}"
+            ) from None
+        if (
+            folder.path / name
+        ).exists():  # left by a process that was killed right after the rename below
             return
         temporary.rename(folder.path / name)
     finally:

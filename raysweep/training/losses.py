@@ -30,7 +30,9 @@ class EmbeddingLoss(nn.Module):
 
     def compute_loss(self, batch: Batch) -> Tensor:
         loss: Any = self.loss
-        result: Tensor = loss.compute_loss_from_embeddings(batch.columns, targets_of(batch, self.targets))
+        result: Tensor = loss.compute_loss_from_embeddings(
+            batch.columns, targets_of(batch, self.targets)
+        )
         return result
 
 
@@ -71,7 +73,9 @@ class SoftmaxLoss(nn.Module):
         weight = self.teacher_weight
         if weight == 1:
             return self._distillation_loss(scores, batch.teacher)
-        loss = nn.functional.cross_entropy(scores, batch.targets.long(), label_smoothing=self.label_smoothing)
+        loss = nn.functional.cross_entropy(
+            scores, batch.targets.long(), label_smoothing=self.label_smoothing
+        )
         if weight:
             loss = weight * self._distillation_loss(scores, batch.teacher) + (1 - weight) * loss
         return loss
@@ -178,7 +182,11 @@ class GuidedLoss(nn.Module):
     """
 
     def __init__(
-        self, model: nn.Module, temperature: float = 0.01, margin: float = 0.0, margin_strategy: str = "absolute"
+        self,
+        model: nn.Module,
+        temperature: float = 0.01,
+        margin: float = 0.0,
+        margin_strategy: str = "absolute",
     ) -> None:
         super().__init__()
         self.model = model
@@ -191,7 +199,9 @@ class GuidedLoss(nn.Module):
         matrices = _contrasted(batch.columns)
         guides = _contrasted(batch.reference)
         of_positive = guides[0].diagonal()[:, None]
-        margin = self.margin if self.margin_strategy == "absolute" else self.margin * of_positive.abs()
+        margin = (
+            self.margin if self.margin_strategy == "absolute" else self.margin * of_positive.abs()
+        )
         scores = []
         for number, (matrix, guide) in enumerate(zip(matrices, guides, strict=True)):
             is_left_out = guide > of_positive - margin

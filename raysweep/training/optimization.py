@@ -12,7 +12,9 @@ from raysweep.config.trial import TrialConfig
 
 
 def build_optimizer(
-    config: TrialConfig, parameters: Mapping[str, torch.nn.Parameter], heights: Mapping[str, int] = MappingProxyType({})
+    config: TrialConfig,
+    parameters: Mapping[str, torch.nn.Parameter],
+    heights: Mapping[str, int] = MappingProxyType({}),
 ) -> torch.optim.Optimizer:
     """Return the trial's optimizer for the trainable ``parameters``, keyed by name.
 
@@ -29,7 +31,9 @@ def build_optimizer(
     for height, parameters_at_height in by_height.items():
         factor = config.layer_decay**height
         matrices = [parameter for parameter in parameters_at_height if parameter.ndim >= 2]
-        groups.append({"params": matrices, "weight_decay": config.weight_decay, "rate_factor": factor})
+        groups.append(
+            {"params": matrices, "weight_decay": config.weight_decay, "rate_factor": factor}
+        )
         vectors = [parameter for parameter in parameters_at_height if parameter.ndim < 2]
         groups.append({"params": vectors, "weight_decay": 0.0, "rate_factor": factor})
     rate = config.peak_learning_rate
@@ -68,7 +72,13 @@ _FACTORS: Mapping[str, Callable[[float], float]] = MappingProxyType(
 
 
 def rate_multiplier(
-    schedule: str, step: int, num_steps: int, warmup_steps: int, *, rung: int = 0, decay: float | None = None
+    schedule: str,
+    step: int,
+    num_steps: int,
+    warmup_steps: int,
+    *,
+    rung: int = 0,
+    decay: float | None = None,
 ) -> float:
     """Return the factor in [0, 1] on the learning rate at optimizer step ``step`` of ``num_steps``, counted from 0.
 
@@ -113,7 +123,12 @@ class LearningRates:
         if not config.restart_each_rung:
             step += rung * self._steps_per_rung
         factor = rate_multiplier(
-            config.schedule, step, self._num_steps, self._warmup_steps, rung=rung, decay=config.decay
+            config.schedule,
+            step,
+            self._num_steps,
+            self._warmup_steps,
+            rung=rung,
+            decay=config.decay,
         )
         return config.peak_learning_rate * factor
 
@@ -136,7 +151,9 @@ class WeightAverage:
     def __init__(self, parameters: Mapping[str, torch.nn.Parameter], decay: float) -> None:
         self._parameters = parameters
         self._decay = decay
-        self.tensors: dict[str, Tensor] = {name: parameter.detach().clone() for name, parameter in parameters.items()}
+        self.tensors: dict[str, Tensor] = {
+            name: parameter.detach().clone() for name, parameter in parameters.items()
+        }
         self.num_steps = 0
         self.is_shown = False
 

@@ -37,7 +37,11 @@ class SequenceBench(Workbench):
         return self.dev
 
     def reset(
-        self, weights: TrainedWeights | None = None, head: Head | None = None, *, keeps_documents: bool = False
+        self,
+        weights: TrainedWeights | None = None,
+        head: Head | None = None,
+        *,
+        keeps_documents: bool = False,
     ) -> None:
         """Load the adapters that a trial stored."""
         assert weights is not None
@@ -58,14 +62,18 @@ class SequenceBench(Workbench):
         """Return the encoder with the current adapter."""
         return TunedEncoder(self.encoders())
 
-    def task_scores(self, evaluation: ScoredSet, encoded: Encoded) -> dict[PointKey, retrieval.Scores]:
+    def task_scores(
+        self, evaluation: ScoredSet, encoded: Encoded
+    ) -> dict[PointKey, retrieval.Scores]:
         """Return the scores of the point ``mask`` of each data set, on its own queries and pool."""
         assert isinstance(evaluation, SequenceSet)
         plain = self.measure(evaluation, [("plain", None)], encoded)["plain", None]
         of_tasks = evaluation.split_scores(plain)
         return {(MASK, float(number)): scores for number, scores in enumerate(of_tasks, 1)}
 
-    def describe_tasks(self, evaluation: ScoredSet, scores: dict[PointKey, retrieval.Scores]) -> list[dict[str, Any]]:
+    def describe_tasks(
+        self, evaluation: ScoredSet, scores: dict[PointKey, retrieval.Scores]
+    ) -> list[dict[str, Any]]:
         """Return the points of individual data sets as in a ledger event, like :meth:`describe`."""
         assert isinstance(evaluation, SequenceSet)
         described = []

@@ -51,12 +51,16 @@ class SequenceTraining:
 
     recomputes = False  # nothing is large enough to be recomputed
 
-    def __init__(self, config: TrialConfig, bench: SequenceBench, seed: int, num_rungs: int) -> None:
+    def __init__(
+        self, config: TrialConfig, bench: SequenceBench, seed: int, num_rungs: int
+    ) -> None:
         self.config = config
         self.bench = bench
         self.seed = seed
         self.num_rungs = num_rungs
-        self.began = time.perf_counter()  # moved back by the time already spent when a trial resumes
+        self.began = (
+            time.perf_counter()
+        )  # moved back by the time already spent when a trial resumes
         self.progress = Progress()
         with seeded(seed):
             self.learner = _Learner(self._build_model(), bench).to(bench.device)
@@ -95,7 +99,9 @@ class SequenceTraining:
         embeddings = np.asarray(self.bench.prepared.reference_embeddings.document[ids])
         labels = sentences.local_labels(ids)
         device = self.bench.device
-        data = TaskData(torch.tensor(embeddings, device=device), torch.tensor(labels, device=device))
+        data = TaskData(
+            torch.tensor(embeddings, device=device), torch.tensor(labels, device=device)
+        )
         return TaskTrainer(self.learner, task, data, self.settings)
 
     @property
@@ -182,7 +188,10 @@ class SequenceTraining:
             checkpoint.restore_optimizer(self.trainer.optimizer, tensors)
             if "outputs" in tensors:
                 device = self.bench.device
-                weights = {name: value.to(device) for name, value in _with_prefix(tensors, "before.").items()}
+                weights = {
+                    name: value.to(device)
+                    for name, value in _with_prefix(tensors, "before.").items()
+                }
                 self.learner.before = Snapshot(tensors["outputs"].to(device), weights)
         self._show()
         return checkpoint.last_result(tensors, values)
@@ -190,4 +199,8 @@ class SequenceTraining:
 
 def _with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """Return the tensors whose names have a prefix, keyed by name without it."""
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+    return {
+        name.removeprefix(prefix): value
+        for name, value in tensors.items()
+        if name.startswith(prefix)
+    }

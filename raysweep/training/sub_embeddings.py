@@ -74,7 +74,9 @@ class SubEmbeddings:
 
 def _layers_of(weights: Mapping[str, Tensor]) -> list[Layer]:
     numbers = sorted({int(name.split(".")[1]) for name in weights if name.startswith(_BODY)})
-    return [(weights[f"{_BODY}{number}.weight"], weights[f"{_BODY}{number}.bias"]) for number in numbers]
+    return [
+        (weights[f"{_BODY}{number}.weight"], weights[f"{_BODY}{number}.bias"]) for number in numbers
+    ]
 
 
 @dataclass(frozen=True)

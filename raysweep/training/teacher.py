@@ -69,7 +69,9 @@ class Teacher:
         prepared = Prepared.read(run.fetch("prepared.json"))
         model = EncoderConfig(**prepared.model)
         if locate(model).identity != prepared.model_identity:
-            raise InputError(f"teacher.run is {config.run}, but its model {model.name!r} has changed since")
+            raise InputError(
+                f"teacher.run is {config.run}, but its model {model.name!r} has changed since"
+            )
         return cls(
             run=config.run,
             trial=rung.trial,
@@ -136,9 +138,15 @@ class LoadedTeacher:
 
     def probabilities(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """Return the class probabilities (texts, classes) of texts, each prefixed with the prompt."""
-        prompt = self.config.prompt_on("document") or ""  # losses over labeled sentences train on documents
-        embeddings = encoder.embed_texts(self.model, texts, prompt, arithmetic=self.config.precision)
-        return self.head.probabilities(encoder.finite(embeddings, self.config)).astype(np.float32, copy=False)
+        prompt = (
+            self.config.prompt_on("document") or ""
+        )  # losses over labeled sentences train on documents
+        embeddings = encoder.embed_texts(
+            self.model, texts, prompt, arithmetic=self.config.precision
+        )
+        return self.head.probabilities(encoder.finite(embeddings, self.config)).astype(
+            np.float32, copy=False
+        )
 
 
 def _choose_rung(run: Folder, results: Results, trial: int | None) -> Calibration:

@@ -65,17 +65,26 @@ class Trainable:
         self._base: dict[str, Tensor] = {}  # of the parameters that may differ from the base model
         stored = model.state_dict().keys()
         self._stores_bf16 = bf16_weights.is_narrow(model)
-        self._buffers = {name: buffer.clone() for name, buffer in model.named_buffers() if name in stored}
+        self._buffers = {
+            name: buffer.clone() for name, buffer in model.named_buffers() if name in stored
+        }
 
     @property
     def parameters(self) -> dict[str, torch.nn.Parameter]:
         """Return the trained parameters by name, including those of a separate encoder of queries."""
-        return {**self._own_parameters, **_prefixed({} if self._query is None else self._query.parameters)}
+        return {
+            **self._own_parameters,
+            **_prefixed({} if self._query is None else self._query.parameters),
+        }
 
     @property
     def _own_parameters(self) -> dict[str, torch.nn.Parameter]:
         """Return the model's trained parameters by name."""
-        return {name: parameter for name, parameter in self.model.named_parameters() if parameter.requires_grad}
+        return {
+            name: parameter
+            for name, parameter in self.model.named_parameters()
+            if parameter.requires_grad
+        }
 
     @property
     def weight_contexts(self) -> Sides[WeightContext]:
@@ -112,7 +121,9 @@ class Trainable:
         if config.lora is not None:
             self._attach(config.lora)
         else:
-            frozen = self.structure.frozen_names(config.freezing, freeze_output_dense=config.freeze_output_dense)
+            frozen = self.structure.frozen_names(
+                config.freezing, freeze_output_dense=config.freeze_output_dense
+            )
             trained = [name for name, _ in self.model.named_parameters() if name not in frozen]
             self._train(trained)
         if config.tower == "separate":
@@ -140,7 +151,9 @@ class Trainable:
 
     def trained(self) -> TrainedWeights:
         """Return the current weights of the trainable part, without copying."""
-        return TrainedWeights({name: value.detach() for name, value in self.parameters.items()}, self.lora)
+        return TrainedWeights(
+            {name: value.detach() for name, value in self.parameters.items()}, self.lora
+        )
 
     def changes(self) -> Iterator[tuple[str, Tensor, Tensor]]:
         """Yield each trained parameter's name, base weights and change; with an adapter, the weights it updates."""

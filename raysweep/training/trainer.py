@@ -27,7 +27,13 @@ from raysweep.evaluation.relation_set import RelationSet
 from raysweep.metrics.arrays import Float32Array
 from raysweep.training import batches, losses
 from raysweep.training.batch import Batch
-from raysweep.training.batches import ColumnEncoder, ExampleOrder, Examples, StoredColumns, TrainedEncoder
+from raysweep.training.batches import (
+    ColumnEncoder,
+    ExampleOrder,
+    Examples,
+    StoredColumns,
+    TrainedEncoder,
+)
 from raysweep.training.block_checkpoints import BlockCheckpoints
 from raysweep.training.dropout import RandomStreams
 from raysweep.training.optimization import LearningRates, WeightAverage, build_optimizer
@@ -47,7 +53,9 @@ class Training:
         self.bench = bench
         self.seed = seed
         self.num_rungs = num_rungs
-        self.began = time.perf_counter()  # moved back by the time already spent when a trial resumes
+        self.began = (
+            time.perf_counter()
+        )  # moved back by the time already spent when a trial resumes
         torch.manual_seed(seed)
         bench.dropouts.generator.seed(seed)
         bench.start(config)
@@ -55,9 +63,13 @@ class Training:
         self.device = bench.model.device
         self.specification = find_loss(config.loss)
         self.sides = EXAMPLES[self.specification.examples].sides
-        checkpoints = BlockCheckpoints(bench.model, bench.dropouts) if bench.checkpoints_blocks else None
+        checkpoints = (
+            BlockCheckpoints(bench.model, bench.dropouts) if bench.checkpoints_blocks else None
+        )
         sources = bench.tokens.zip(bench.trainable.weight_contexts)
-        self.trained = sources.map(lambda source: TrainedEncoder(bench.model, source[0], checkpoints, source[1]))
+        self.trained = sources.map(
+            lambda source: TrainedEncoder(bench.model, source[0], checkpoints, source[1])
+        )
         self.column_encoders = self._choose_column_encoders()
         self.loss = self._build_loss()
         self.widths: tuple[int, ...] = ()
@@ -74,14 +86,17 @@ class Training:
         self.idle = IdleRule(config.idle_rungs) if config.idle_rungs else None
         self.progress = Progress()
         self.streams = RandomStreams(bench.dropouts, self.device)
-        self.recomputes = False  # whether activations are recomputed, for example after running out of memory
+        # whether activations are recomputed, for example after running out of memory
+        self.recomputes = False
         self.loss_sum = torch.zeros((), device=self.device)  # of the rung's batches
 
     def _choose_column_encoders(self) -> list[ColumnEncoder]:
         """Return the encoder of each column of the examples."""
         encoders: Sides[ColumnEncoder] = self.trained
         if self.config.tower == "query":
-            encoders = Sides(self.trained.query, StoredColumns(self.bench.stored_documents, self.device))
+            encoders = Sides(
+                self.trained.query, StoredColumns(self.bench.stored_documents, self.device)
+            )
         return [encoders.of(side) for side in self.sides]
 
     def _build_loss(self) -> Any:
@@ -159,7 +174,11 @@ class Training:
     @property
     def batch_contexts(self) -> Sides[BatchContext]:
         """Return the contexts of forward passes: those of the prefix caches if there are any."""
-        return NO_CONTEXTS if self.prefixes is None else self.prefixes.map(lambda prefix: prefix.replayed)
+        return (
+            NO_CONTEXTS
+            if self.prefixes is None
+            else self.prefixes.map(lambda prefix: prefix.replayed)
+        )
 
     def step(self) -> None:
         """Take one optimizer step over ``accumulation_steps`` batches, or fewer at the end of a rung."""
@@ -201,7 +220,9 @@ class Training:
             return [self.add_gradient(ids, targets, num_batches) for ids, targets in step_batches]
         except RuntimeError as error:
             # The GPU and the host report running out of memory differently.
-            is_out_of_memory = isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+            is_out_of_memory = isinstance(
+                error, torch.OutOfMemoryError
+            ) or "can't allocate memory" in str(error)
             if self.recomputes or not is_out_of_memory:
                 raise
         self.recomputes = True
@@ -243,7 +264,9 @@ class Training:
         ``ids`` are (batch, columns), ``targets`` (batch,) or None.
         """
         with self._autocast():
-            passes = [batches.embed_columns(self.column_encoders, ids) for _ in range(self._num_passes)]
+            passes = [
+                batches.embed_columns(self.column_encoders, ids) for _ in range(self._num_passes)
+            ]
         return self._loss_of_passes(passes, ids, targets)
 
     def _autocast(self) -> torch.autocast:
@@ -259,7 +282,10 @@ class Training:
         return float(self.config.loss_parameters.get("consistency_weight", 0.0))
 
     def _loss_of_passes(
-        self, passes: list[list[Tensor]], ids: npt.NDArray[np.integer], targets: npt.NDArray[Any] | None
+        self,
+        passes: list[list[Tensor]],
+        ids: npt.NDArray[np.integer],
+        targets: npt.NDArray[Any] | None,
     ) -> Tensor:
         """Return the mean loss of a batch's passes, plus the weighted divergence between two passes."""
         first, *second = passes
@@ -270,7 +296,9 @@ class Training:
             loss = loss + self._consistency_weight * divergence
         return loss
 
-    def _loss_of(self, columns: list[Tensor], ids: npt.NDArray[np.integer], targets: npt.NDArray[Any] | None) -> Tensor:
+    def _loss_of(
+        self, columns: list[Tensor], ids: npt.NDArray[np.integer], targets: npt.NDArray[Any] | None
+    ) -> Tensor:
         batch = self.make_batch(columns, ids, targets)
         loss = self.own_loss(batch)
         if self.config.retention_weight:
@@ -300,7 +328,9 @@ class Training:
             ids=ids,
             labels=self._on_device(np.asarray(prepared.sentences.labels[ids])),
             read_reference=read_reference,
-            read_teacher=lambda column: self._on_device(np.asarray(prepared.teacher_probabilities[column])),
+            read_teacher=lambda column: self._on_device(
+                np.asarray(prepared.teacher_probabilities[column])
+            ),
         )
 
     def _on_device(self, array: npt.NDArray[Any]) -> Tensor:
@@ -406,7 +436,11 @@ class Training:
     def _dev_sentences(self) -> Sides[npt.NDArray[np.integer]]:
         """Return the ids of dev's sentences as queries and as documents, to which validation examples refer."""
         dev = self.bench.dev
-        return Sides(dev.queries, dev.pool) if isinstance(dev, RelationSet) else Sides.same(dev.queries)
+        return (
+            Sides(dev.queries, dev.pool)
+            if isinstance(dev, RelationSet)
+            else Sides.same(dev.queries)
+        )
 
     def _dev_embeddings(self, encoded: Encoded) -> Sides[Float32Array]:
         """Return the unit embeddings of dev's sentences as queries and as documents."""
@@ -430,7 +464,9 @@ class Training:
             part = slice(start, start + num_at_once)
             rows = examples.rows[part]
             positions = self._on_device(rows)
-            columns = [on_device.of(side)[positions[:, column]] for column, side in enumerate(self.sides)]
+            columns = [
+                on_device.of(side)[positions[:, column]] for column, side in enumerate(self.sides)
+            ]
             targets = None if examples.targets is None else examples.targets[part]
             ids = [sentences.of(side)[rows[:, column]] for column, side in enumerate(self.sides)]
             batch = self.make_batch(columns, np.stack(ids, axis=1), targets)
@@ -438,7 +474,11 @@ class Training:
                 loss_of_part = self.own_loss(batch)
             losses_of_parts.append(float(loss_of_part))
             sizes.append(len(rows))
-        loss = losses_of_parts[0] if len(sizes) == 1 else float(np.average(losses_of_parts, weights=sizes))
+        loss = (
+            losses_of_parts[0]
+            if len(sizes) == 1
+            else float(np.average(losses_of_parts, weights=sizes))
+        )
         if encoded.query_classes is None:
             return loss, triplet_errors(embeddings, examples.triplets)
         predicted = encoded.query_classes.argmax(axis=1)
@@ -446,14 +486,18 @@ class Training:
         return loss, int(is_wrong.sum())
 
 
-def measure_peak_bytes(bench: Workbench, configs: Iterable[TrialConfig], *, recomputes: bool = False) -> int:
+def measure_peak_bytes(
+    bench: Workbench, configs: Iterable[TrialConfig], *, recomputes: bool = False
+) -> int:
     """Return the maximum memory that the GPU's allocator reserves for any of these trials.
 
     Each trial takes one optimizer step on the longest distinct sentences, so none of its batches can hold more tokens.
     The bench must be on a GPU.
     """
     device = bench.model.device
-    lengths = np.max([tokens.lengths(np.arange(len(tokens))) for tokens in bench.tokens.distinct], axis=0)
+    lengths = np.max(
+        [tokens.lengths(np.arange(len(tokens))) for tokens in bench.tokens.distinct], axis=0
+    )
     longest_first = np.argsort(-lengths, kind="stable")
     torch.cuda.reset_peak_memory_stats(device)
     for config in configs:

@@ -101,7 +101,13 @@ def rungs(
 
 
 def watch_last_rung(
-    config: TrialConfig, workbench: Workbench, *, step: int, seed: int, num_rungs: int, checkpoints: str | Path | Folder
+    config: TrialConfig,
+    workbench: Workbench,
+    *,
+    step: int,
+    seed: int,
+    num_rungs: int,
+    checkpoints: str | Path | Folder,
 ) -> Watched:
     """Measure watched data with the weights of a trial's last rung, ``step``, from its checkpoint.
 
@@ -139,7 +145,9 @@ class _TrainingOfTrial(Protocol):
     def restore(self, folder: str | Path | Folder) -> RungResult | None: ...
 
 
-def _start_training(config: TrialConfig, workbench: Workbench, seed: int, num_rungs: int) -> _TrainingOfTrial:
+def _start_training(
+    config: TrialConfig, workbench: Workbench, seed: int, num_rungs: int
+) -> _TrainingOfTrial:
     if isinstance(workbench, SequenceBench):
         from raysweep.training.sequence_training import SequenceTraining
 
@@ -182,7 +190,9 @@ def rungs_and_progress(  # noqa: PLR0913 (the arguments of rungs, and callbacks)
     training.recomputes = recomputes
     last = None if checkpoints is None else training.restore(checkpoints)
     within_rung = training.progress.seen_in_rung > 0
-    if last is not None and not within_rung:  # within a rung, the last result was received and the model has moved on
+    if (
+        last is not None and not within_rung
+    ):  # within a rung, the last result was received and the model has moved on
         yield last
     while training.progress.rung < num_rungs and not (last and last.stop):
         pace = Pace(training.progress.seen_in_rung)

@@ -29,7 +29,11 @@ class ValidationExamples:
 
     @classmethod
     def of(
-        cls, prepared: Prepared, kind: LossExamples, queries: npt.NDArray[np.integer], cosines: tuple[float, float]
+        cls,
+        prepared: Prepared,
+        kind: LossExamples,
+        queries: npt.NDArray[np.integer],
+        cosines: tuple[float, float],
     ) -> "ValidationExamples":
         """Return examples of dev sentences and their neighbors in dev under the reference encoder.
 
@@ -70,10 +74,14 @@ class ValidationExamples:
         return ValidationExamples(self.rows[order], targets, self.triplets)
 
 
-def triplet_errors(embeddings: Sides[npt.NDArray[np.float32]], triplets: npt.NDArray[np.integer]) -> int:
+def triplet_errors(
+    embeddings: Sides[npt.NDArray[np.float32]], triplets: npt.NDArray[np.integer]
+) -> int:
     """Return how many triplets (m, 3), rows of unit embeddings, have a negative at least as near as the positive."""
     sides = EXAMPLES["triplet"].sides
-    anchor, positive, negative = (embeddings.of(side)[rows] for side, rows in zip(sides, triplets.T, strict=True))
+    anchor, positive, negative = (
+        embeddings.of(side)[rows] for side, rows in zip(sides, triplets.T, strict=True)
+    )
     negative_cosine = (anchor * negative).sum(axis=1)
     positive_cosine = (anchor * positive).sum(axis=1)
     return int((negative_cosine >= positive_cosine).sum())

@@ -38,7 +38,12 @@ class Watching:
     """
 
     def __init__(
-        self, task: WatchTask, trainable: Trainable, source: ModelSource, model: EncoderConfig, reference: EncoderConfig
+        self,
+        task: WatchTask,
+        trainable: Trainable,
+        source: ModelSource,
+        model: EncoderConfig,
+        reference: EncoderConfig,
     ) -> None:
         self.task = task
         self._trainable = trainable
@@ -60,7 +65,11 @@ class Watching:
                 documents = embed_documents(loaded, relations.relations, SilentDisplay())
             with self._trainable.weight_contexts.query():
                 tuned = measure_embedded(
-                    loaded, documents, relations.relations, SilentDisplay(), is_symmetric=tower == "both"
+                    loaded,
+                    documents,
+                    relations.relations,
+                    SilentDisplay(),
+                    is_symmetric=tower == "both",
                 )
         watched = relations.compare(tuned, self.task.untuned[tower])
         tensors = most_changed(self._trainable.changes())
@@ -69,7 +78,9 @@ class Watching:
     def _embed_untuned(self, loaded: LoadedEncoder) -> Embedded:
         if self._untuned_documents is None:
             with self._trainable.interpolated(0.0):
-                self._untuned_documents = embed_documents(loaded, self.task.relations.relations, SilentDisplay())
+                self._untuned_documents = embed_documents(
+                    loaded, self.task.relations.relations, SilentDisplay()
+                )
         return self._untuned_documents
 
 

@@ -17,7 +17,9 @@ from raysweep.storage.folder import flush
 from raysweep.training.trainable import TrainedWeights
 
 
-def save_point(folder: Path, weights: TrainedWeights, head: Head | None, reading: Reading | None = None) -> None:
+def save_point(
+    folder: Path, weights: TrainedWeights, head: Head | None, reading: Reading | None = None
+) -> None:
     """Write the trained weights and the head atomically.
 
     Other weights are not written, because they equal those of the base model. ``reading`` holds the retrieval results
@@ -34,13 +36,20 @@ def save_point(folder: Path, weights: TrainedWeights, head: Head | None, reading
         adapter = {} if weights.lora is None else {"lora": json.dumps(asdict(weights.lora))}
         save_file(tensors, temporary / "trained.safetensors", adapter)
         if head is not None:
-            np.savez(temporary / "head.npz", weight=head.weight, bias=head.bias, temperature=head.temperature)
+            np.savez(
+                temporary / "head.npz",
+                weight=head.weight,
+                bias=head.bias,
+                temperature=head.temperature,
+            )
         if reading is not None:
             (temporary / reading_file("dev")).write_bytes(reading.content())
         flush(temporary)
         temporary.rename(folder)
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)  # left behind if writing failed, for example on a full disk
+        shutil.rmtree(
+            temporary, ignore_errors=True
+        )  # left behind if writing failed, for example on a full disk
 
 
 def read_point(folder: Path) -> tuple[TrainedWeights, Head | None]:
@@ -62,7 +71,9 @@ def _read_weights(file: Path) -> TrainedWeights:
             adapter = (archive.metadata() or {}).get("lora")
         lora = None if adapter is None else TypeAdapter(Lora).validate_json(adapter)
     except ValidationError as error:
-        raise ValueError(f"{file.name}: its adapter is damaged: {error.errors()[0]['msg']}") from None
+        raise ValueError(
+            f"{file.name}: its adapter is damaged: {error.errors()[0]['msg']}"
+        ) from None
     except SafetensorError as error:
         raise ValueError(f"{file.name}: {error}") from None
     return TrainedWeights(tensors, lora)
@@ -74,7 +85,14 @@ def _read_head(file: Path) -> Head | None:
     try:
         with np.load(file, allow_pickle=False) as arrays:
             weight, bias, temperature = arrays["weight"], arrays["bias"], arrays["temperature"]
-    except (ValueError, KeyError, TypeError, AttributeError, MemoryError, zipfile.BadZipFile) as error:
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        MemoryError,
+        zipfile.BadZipFile,
+    ) as error:
         raise ValueError(f"{file.name}: {error}") from None
     kinds = {array.dtype.kind for array in (weight, bias, temperature)}
     has_shapes = weight.ndim == 2 and bias.shape == weight.shape[:1] and temperature.ndim == 0

@@ -94,7 +94,9 @@ class Workbench:
     checkpoints_blocks: bool = False
     watch: WatchTask | None = None
     head: Head | None = field(default=None, init=False)  # of the model's current trial
-    keeps_documents: bool = field(default=False, init=False)  # whether that trial tunes only queries
+    keeps_documents: bool = field(
+        default=False, init=False
+    )  # whether that trial tunes only queries
     _pairs_by_split: dict[ScoredSplit, PairSet] = field(default_factory=dict, init=False)
     _untuned: dict[tuple[ScoredSplit, bool], Float32Array] = field(default_factory=dict, init=False)
 
@@ -102,7 +104,9 @@ class Workbench:
         from raysweep.training.dropout import Dropouts
 
         config = EncoderConfig(**self.prepared.model)
-        source = locate_same(config, self.prepared.model_identity, self.prepared.sentences_artifact.location)
+        source = locate_same(
+            config, self.prepared.model_identity, self.prepared.sentences_artifact.location
+        )
         model = encoder.load(config, role="tuned", device=self.device, source=source)
         self.model = model
         self.dropouts = Dropouts(model, model.device.type)
@@ -144,7 +148,11 @@ class Workbench:
         return "test" if len(self.prepared.sentences.ids("test")) else "dev"
 
     def reset(
-        self, weights: TrainedWeights | None = None, head: Head | None = None, *, keeps_documents: bool = False
+        self,
+        weights: TrainedWeights | None = None,
+        head: Head | None = None,
+        *,
+        keeps_documents: bool = False,
     ) -> None:
         """Restore the base weights, then load ``weights`` and ``head`` of a trial, if given.
 
@@ -163,7 +171,9 @@ class Workbench:
         frozen_modules = self.structure.frozen_modules(self.dropouts.names, config.freezing)
         self.dropouts.set(config.dropout, off=() if config.frozen_dropout else frozen_modules)
 
-    def prefixes(self, config: TrialConfig, arithmetic: str, num_reads: int) -> "Sides[Prefix] | None":
+    def prefixes(
+        self, config: TrialConfig, arithmetic: str, num_reads: int
+    ) -> "Sides[Prefix] | None":
         """Return the caches of the frozen blocks' outputs, reusing the last trial's if they have the same blocks.
 
         Return None if nothing can be cached, or if the trial reads too few sentences (``num_reads``, with repetition)
@@ -186,7 +196,9 @@ class Workbench:
             return self._prefixes
         self._prefixes = None  # free its memory before allocating more
         max_bytes = self.cache_bytes // len(self.tokens.distinct)
-        self._prefixes = self.tokens.map(lambda tokens: Prefix(self.model, names, tokens, max_bytes, dtype))
+        self._prefixes = self.tokens.map(
+            lambda tokens: Prefix(self.model, names, tokens, max_bytes, dtype)
+        )
         return self._prefixes
 
     def encoders(self, batch_contexts: Sides[BatchContext] = NO_CONTEXTS) -> Encoders:
@@ -271,21 +283,29 @@ class Workbench:
             self._untuned[key] = pairs.random_cosines(embeddings)
         return self._untuned[key]
 
-    def task_scores(self, evaluation: ScoredSet, encoded: Encoded) -> dict[PointKey, retrieval.Scores]:
+    def task_scores(
+        self, evaluation: ScoredSet, encoded: Encoded
+    ) -> dict[PointKey, retrieval.Scores]:
         """Return the scores of each data set of a sequence; none without a sequence."""
         return {}
 
-    def describe_tasks(self, evaluation: ScoredSet, scores: dict[PointKey, retrieval.Scores]) -> list[dict[str, Any]]:
+    def describe_tasks(
+        self, evaluation: ScoredSet, scores: dict[PointKey, retrieval.Scores]
+    ) -> list[dict[str, Any]]:
         """Return the points of a sequence's individual data sets as in a ledger event; none without a sequence."""
         return []
 
-    def describe(self, evaluation: ScoredSet, scores: dict[PointKey, retrieval.Scores]) -> list[dict[str, Any]]:
+    def describe(
+        self, evaluation: ScoredSet, scores: dict[PointKey, retrieval.Scores]
+    ) -> list[dict[str, Any]]:
         """Return these points as in a ledger event, without trial and step, which the event already contains."""
         tuned = self.tuned()
         described = []
         for key, scores_of_point in scores.items():
             kind, value = key
             width = operating_points.width(key, tuned, evaluation)
-            point = evaluation.point(scores_of_point, trial=None, step=None, kind=kind, value=value, width=width)
+            point = evaluation.point(
+                scores_of_point, trial=None, step=None, kind=kind, value=value, width=width
+            )
             described.append(point_values(point))
         return described

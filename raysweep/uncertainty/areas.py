@@ -50,7 +50,9 @@ class HullArea:
         begins = reference_points(points[:, self.reference], self.goals)
         above_begins = hulls - begins[:, None]
         areas = _areas_of_concave(above_begins)
-        is_cut = np.any(begins < self.least, axis=1)  # a constraint is stricter than the reference point
+        is_cut = np.any(
+            begins < self.least, axis=1
+        )  # a constraint is stricter than the reference point
         is_other = np.isnan(areas) | is_cut
         others = np.flatnonzero(is_other)
         for index in others.tolist():

@@ -63,7 +63,9 @@ class Change:
         return cls(Interval(float(low), float(high)))
 
 
-def bootstrap_means(before: Float64Array, after: Float64Array, seed: int, count: int = RESAMPLES) -> Change:
+def bootstrap_means(
+    before: Float64Array, after: Float64Array, seed: int, count: int = RESAMPLES
+) -> Change:
     """Return the change in the mean of a per-query measure, by resampling queries. Both arrays are (queries,)."""
     differences = after - before
     resamples = Resamples(len(differences), seed, count)
@@ -71,7 +73,9 @@ def bootstrap_means(before: Float64Array, after: Float64Array, seed: int, count:
     return Change.of_resamples(means.ravel(), len(differences))
 
 
-def bootstrap_over_pairs(before: ErrorCounts, after: ErrorCounts, seed: int, count: int = RESAMPLES) -> Change:
+def bootstrap_over_pairs(
+    before: ErrorCounts, after: ErrorCounts, seed: int, count: int = RESAMPLES
+) -> Change:
     """Return the change in the PND over all pairs of all queries, by resampling queries together with their pairs."""
     errors = (after.errors - before.errors).astype(np.float64)
     pairs = before.pairs.astype(np.float64)

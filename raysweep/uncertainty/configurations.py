@@ -143,7 +143,10 @@ def _pooled(configurations: Sequence[Replicated], key: Hashable | None) -> list[
 
 
 def intervals(
-    configurations: Sequence[Replicated], reference: Float64Array | None, noise: SeedNoise, goals: Goals
+    configurations: Sequence[Replicated],
+    reference: Float64Array | None,
+    noise: SeedNoise,
+    goals: Goals,
 ) -> list[list[ScoreIntervals]]:
     """Return the intervals for each configuration's points, over queries and seeds.
 
@@ -198,7 +201,9 @@ def _of_retention(scores: Float64Array, unit: Float64Array, by_seeds: Variance) 
     return interval.around(ratio, variance.value, variance.degrees)
 
 
-def noise_of(trained: Trained, untrained: Float64Array, seed: int, resamples: int = RESAMPLES) -> Noise:
+def noise_of(
+    trained: Trained, untrained: Float64Array, seed: int, resamples: int = RESAMPLES
+) -> Noise:
     """Return the query and seed noise in the points of all configurations, in order, followed by the untrained points.
 
     ``untrained`` (points, 2, queries) holds the scores of the reference encoder and the oracle.
@@ -246,7 +251,9 @@ class _SeedEffect:
 
     def sample_deviations(self, rng: np.random.Generator, num_samples: int) -> Float64Array:
         """Return sampled deviations due to seeds, (samples, points, 2)."""
-        return seeds.sample_deviations(self.scored.configuration.run_means, self.sizes, rng, num_samples)
+        return seeds.sample_deviations(
+            self.scored.configuration.run_means, self.sizes, rng, num_samples
+        )
 
 
 def _lead(scored: Scored) -> Float64Array:

@@ -198,7 +198,9 @@ def _score_intervals(front: FrontQueryScores) -> dict[PointName, ScoreIntervals]
     return intervals
 
 
-def _stability(front: FrontQueryScores, query_resamples: Resamples, judged: Float64Array) -> dict[PointName, float]:
+def _stability(
+    front: FrontQueryScores, query_resamples: Resamples, judged: Float64Array
+) -> dict[PointName, float]:
     """Return each member's stability.
 
     There may be many thousands of rivals, so they are compared with the members one block at a time.

@@ -33,7 +33,9 @@ def of_average_precision(
     return _interval(positions, statistic, estimate, seed).within(0.0, 1.0)
 
 
-def of_divergence(positions: NDArray[np.integer], before: ArrayLike, after: ArrayLike, seed: int = 0) -> Interval:
+def of_divergence(
+    positions: NDArray[np.integer], before: ArrayLike, after: ArrayLike, seed: int = 0
+) -> Interval:
     """Return the interval for :func:`raysweep.metrics.pairs.cosine_divergence`, given cosines (n,) and pairs (n, 2)."""
     estimate = pairs.cosine_divergence(before, after)
 
@@ -44,7 +46,10 @@ def of_divergence(positions: NDArray[np.integer], before: ArrayLike, after: Arra
 
 
 def _interval(
-    positions: NDArray[np.integer], statistic: Callable[[Float64Array], Float64Array], estimate: float, seed: int
+    positions: NDArray[np.integer],
+    statistic: Callable[[Float64Array], Float64Array],
+    estimate: float,
+    seed: int,
 ) -> Interval:
     """Return the percentile interval, shifted by the resamples' bias.
 

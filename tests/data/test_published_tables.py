@@ -57,12 +57,18 @@ def epochs() -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("score", ["polarity", "similarity"])
-def test_scores_by_margin_and_model_are_from_epoch_5(score: str, epochs_folder: Path, epochs: pd.DataFrame) -> None:
+def test_scores_by_margin_and_model_are_from_epoch_5(
+    score: str, epochs_folder: Path, epochs: pd.DataFrame
+) -> None:
     """Tables 5 and 6."""
     last = epochs[epochs.epoch == 5]
     expected = last.fillna({"margin": 0}).groupby(["model", "loss", "margin"])[score].mean()
     layout = pd.read_csv(epochs_folder / f"by_margin_{score}.csv")
-    assert list(layout.columns) == ["loss", "margin", *(f"{model}{end}" for model in MODELS for end in ("", "_std"))]
+    assert list(layout.columns) == [
+        "loss",
+        "margin",
+        *(f"{model}{end}" for model in MODELS for end in ("", "_std")),
+    ]
     assert len(layout) * len(MODELS) == len(expected) == 68
     for row in layout.fillna({"margin": 0}).to_dict("records"):
         for model in MODELS:
@@ -83,7 +89,9 @@ def test_best_of_each_loss_by_epoch(epochs_folder: Path, epochs: pd.DataFrame) -
     for key, row in layout.iterrows():
         assert (row["polarity"], row["similarity"]) == tuple(expected.loc[key])
         assert row["configurations"] == counts.loc[key]
-    margins = epochs[(epochs.model == "gte-base") & (epochs.loss == "triplet") & (epochs.epoch == 3)]
+    margins = epochs[
+        (epochs.model == "gte-base") & (epochs.loss == "triplet") & (epochs.epoch == 3)
+    ]
     best = margins.loc[margins.polarity.idxmax(), "margin"]
     assert layout.loc[("gte-base", "triplet", 3), "polarity_of"] == f"margin {best:g}"
     assert (epochs_folder / "by_rung.png").read_bytes().startswith(b"\x89PNG")
@@ -101,7 +109,12 @@ def test_scores_by_number_of_examples_match_table_4(tmp_path: Path) -> None:
 
 def test_where_selects_rows(tmp_path: Path) -> None:
     to = write_layouts(
-        tmp_path, "sst2_published_num_examples.csv", "--where", "model=minilm-6", "--where", "examples_per_rung=50000"
+        tmp_path,
+        "sst2_published_num_examples.csv",
+        "--where",
+        "model=minilm-6",
+        "--where",
+        "examples_per_rung=50000",
     )
     frame = pd.read_csv(published_file("sst2_published_num_examples.csv"))
     part = frame[(frame.model == "minilm-6") & (frame.num_examples == 50000)]

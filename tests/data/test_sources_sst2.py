@@ -22,7 +22,13 @@ pytestmark = pytest.mark.data
 
 @pytest.mark.parametrize(
     "name",
-    [*NUM_ROWS, "transfer/mr.csv", "transfer/subj.csv", "transfer/trec_train.csv", "transfer/trec_test.csv"],
+    [
+        *NUM_ROWS,
+        "transfer/mr.csv",
+        "transfer/subj.csv",
+        "transfer/trec_train.csv",
+        "transfer/trec_test.csv",
+    ],
 )
 def test_csv_rows_match_pandas(name: str) -> None:
     path = DATA / name
@@ -42,14 +48,20 @@ def test_dataset_drops_only_conflicting_rows(tmp_path: Path) -> None:
             pytest.skip(f"{path} is missing")
     frame = pd.read_csv(train, dtype=str, keep_default_na=False)
     kept = frame[frame.groupby("text")["label"].transform("nunique") == 1]
-    sentences = dataset.Sentences(build(tmp_path, DataConfig(train=str(train), test=str(test))).folder)
+    sentences = dataset.Sentences(
+        build(tmp_path, DataConfig(train=str(train), test=str(test))).folder
+    )
     summary = sentences.summary
     assert summary.num_dropped_conflicting == len(frame) - len(kept) > 0
     assert summary.num_sentences == {"train": len(kept) - 1000, "dev": 1000, "test": 872}
     assert sentences.texts(range(len(kept))) == kept["text"].tolist()
-    assert [sentences.label_names[i] for i in sentences.labels[: len(kept)]] == kept["label"].tolist()
+    assert [sentences.label_names[i] for i in sentences.labels[: len(kept)]] == kept[
+        "label"
+    ].tolist()
     share = kept["label"].value_counts(normalize=True)
-    assert all(abs(count - 1000 * share[label]) < 1 for label, count in summary.num_by_label["dev"].items())
+    assert all(
+        abs(count - 1000 * share[label]) < 1 for label, count in summary.num_by_label["dev"].items()
+    )
     assert summary.num_also_in_train["dev"] == 0
     assert summary.num_inside_train["dev"] == summary.num_left_out == 0
 
@@ -82,4 +94,7 @@ def test_most_rows_are_inside_others(tmp_path: Path) -> None:
 
     containment = Containment(lambda ids: [sentences.texts(ids)], find_phrases)
     is_inside = containment.is_inside(np.arange(num_rows))
-    assert (num_rows, (~is_inside).sum()) == (67_339, 8_708)  # 17,092 if punctuation counted as part of a word
+    assert (num_rows, (~is_inside).sum()) == (
+        67_339,
+        8_708,
+    )  # 17,092 if punctuation counted as part of a word

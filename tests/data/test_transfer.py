@@ -44,7 +44,9 @@ def test_all_semeval_pairs_are_read() -> None:
         cells = [line.split("\t") for line in path.read_text(encoding="utf-8").split("\n") if line]
         scored = [(float(score), first, second) for score, first, second in cells if score]
         assert task.name == path.stem
-        assert (task.gold.tolist(), task.first, task.second) == tuple(map(list, zip(*scored, strict=True)))
+        assert (task.gold.tolist(), task.first, task.second) == tuple(
+            map(list, zip(*scored, strict=True))
+        )
         assert all(map(math.isfinite, task.gold))
 
 
@@ -65,5 +67,14 @@ def test_classification_tasks_have_their_rows_and_classes() -> None:
     ]
     mr, trec = tasks.read(specifications, tasks.Columns(), num_folds=3)
     assert isinstance(mr, tasks.Classification) and isinstance(trec, tasks.Classification)
-    assert (mr.name, mr.is_split, len(mr.tested.texts), len(set(mr.tested.labels))) == ("mr", False, 10_662, 2)
-    assert (len(trec.parts["train"].texts), len(trec.tested.texts), len(set(trec.tested.labels))) == (5_452, 500, 6)
+    assert (mr.name, mr.is_split, len(mr.tested.texts), len(set(mr.tested.labels))) == (
+        "mr",
+        False,
+        10_662,
+        2,
+    )
+    assert (
+        len(trec.parts["train"].texts),
+        len(trec.tested.texts),
+        len(set(trec.tested.labels)),
+    ) == (5_452, 500, 6)

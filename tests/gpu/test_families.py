@@ -29,7 +29,11 @@ COSINES = torch.tensor([1.0, 0.0, -1.0, 0.5])
 
 
 @pytest.fixture(scope="module", params=MODEL_TYPES)
-def models(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleType) -> Any:
+def models(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    demo_package: ModuleType,
+) -> Any:
     """Return the same encoder on a GPU and on a CPU."""
     pytest.importorskip("peft")
     folder = tmp_path_factory.mktemp(request.param)
@@ -52,7 +56,11 @@ def gradients(model: Any, columns: list[torch.Tensor]) -> dict[str, torch.Tensor
     model.zero_grad()
     cosines = torch.nn.functional.cosine_similarity(*columns)
     (cosines - COSINES.to(cosines.device)).square().sum().backward()
-    return {name: value.grad.cpu().clone() for name, value in model.named_parameters() if value.grad is not None}
+    return {
+        name: value.grad.cpu().clone()
+        for name, value in model.named_parameters()
+        if value.grad is not None
+    }
 
 
 def check_gradients(computed: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
@@ -72,7 +80,9 @@ def test_embeddings(models: Any) -> None:
 
 def test_gradients(models: Any) -> None:
     on_gpu, on_cpu = models
-    check_gradients(gradients(on_gpu, own_columns(on_gpu)), gradients(on_cpu, stock_columns(on_cpu)))
+    check_gradients(
+        gradients(on_gpu, own_columns(on_gpu)), gradients(on_cpu, stock_columns(on_cpu))
+    )
 
 
 def test_gradients_of_an_adapter(models: Any) -> None:
@@ -87,7 +97,9 @@ def test_gradients_of_an_adapter(models: Any) -> None:
                     torch.nn.init.normal_(value, std=0.2)
                     parameters[0][name].copy_(value)
         on_gpu, on_cpu = models
-        check_gradients(gradients(on_gpu, own_columns(on_gpu)), gradients(on_cpu, stock_columns(on_cpu)))
+        check_gradients(
+            gradients(on_gpu, own_columns(on_gpu)), gradients(on_cpu, stock_columns(on_cpu))
+        )
     finally:
         for model in models:
             adapter.remove(model)

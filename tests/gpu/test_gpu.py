@@ -24,9 +24,17 @@ def test_trial_on_a_gpu(tmp_path: Path, demo_package: ModuleType) -> None:
     bench = workbench.Workbench(prepared, EvaluationConfig(k=8, num_pool=200), device="cuda")
     bench.reset()
     untrained = bench.measure(bench.dev, [("plain", None)])["plain", None]
-    assert untrained["similarity"].mean() == pytest.approx(bench.dev.reference_scores["similarity"].mean(), abs=1e-4)
+    assert untrained["similarity"].mean() == pytest.approx(
+        bench.dev.reference_scores["similarity"].mean(), abs=1e-4
+    )
     trial = trial_config(
-        {"loss": "triplet", "margin": 0.2, "learning_rate": 2e-4, "batch_size": 32, "examples_per_rung": 400}
+        {
+            "loss": "triplet",
+            "margin": 0.2,
+            "learning_rate": 2e-4,
+            "batch_size": 32,
+            "examples_per_rung": 400,
+        }
     )
     last = list(engine.rungs(trial, bench, seed=0, num_rungs=1))[-1]
     assert last.polarity > untrained["polarity"].mean() + 0.05

@@ -35,7 +35,9 @@ CONFIGURATIONS = {
 def benches(tiny_prepared: Prepared) -> dict[str, Workbench]:
     points = PointsConfig(concat=[0.3], interpolate=[0.25])
     evaluation = EVALUATION.model_copy(update={"points": points})
-    return {device: Workbench(tiny_prepared, evaluation, device=device) for device in ("cuda", "cpu")}
+    return {
+        device: Workbench(tiny_prepared, evaluation, device=device) for device in ("cuda", "cpu")
+    }
 
 
 def run(bench: Workbench, config: Any, **options: Any) -> list[RungResult]:
@@ -47,13 +49,17 @@ def test_trial_equals_that_on_a_cpu(name: str, benches: dict[str, Workbench]) ->
     """Without dropout, whose masks differ."""
     if "lora" in name:
         pytest.importorskip("peft")
-    config = trial(**{"dropout": 0.0, "learning_rate": 1e-3, "examples_per_rung": 40, **CONFIGURATIONS[name]})
+    config = trial(
+        **{"dropout": 0.0, "learning_rate": 1e-3, "examples_per_rung": 40, **CONFIGURATIONS[name]}
+    )
     on_gpu, on_cpu = (run(bench, config) for bench in benches.values())
     for rung, expected in zip(on_gpu, on_cpu, strict=True):
         assert rung.loss == pytest.approx(expected.loss, rel=2e-3)
         assert rung.points.keys() == expected.points.keys()
         for key, scores in expected.points.items():
-            assert rung.points[key].mean("similarity") == pytest.approx(scores.mean("similarity"), abs=2e-3), key
+            assert rung.points[key].mean("similarity") == pytest.approx(
+                scores.mean("similarity"), abs=2e-3
+            ), key
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -65,7 +71,11 @@ def test_gradient_of_a_loss_equals_that_on_a_cpu(loss: str, benches: dict[str, W
         training.model.train()
         values.append(float(training.add_gradient(*training.order.take(16))))
         gradients.append(
-            {name: value.grad.cpu() for name, value in training.parameters.items() if value.grad is not None}
+            {
+                name: value.grad.cpu()
+                for name, value in training.parameters.items()
+                if value.grad is not None
+            }
         )
     assert values[0] == pytest.approx(values[1], rel=1e-4, abs=1e-6)
     assert gradients[0].keys() == gradients[1].keys()
@@ -84,7 +94,9 @@ def test_bf16_follows_fp32(benches: dict[str, Workbench]) -> None:
 
 
 @pytest.mark.parametrize("values", [{}, {"freezing": "emb+B0-1", "examples_per_rung": 200}])
-def test_resumed_trial(values: dict[str, Any], benches: dict[str, Workbench], tmp_path: Path) -> None:
+def test_resumed_trial(
+    values: dict[str, Any], benches: dict[str, Workbench], tmp_path: Path
+) -> None:
     """With dropout; gradients on a GPU are sums in varying order, so that values are equal up to rounding."""
     bench = benches["cuda"]
     config = trial(**{"examples_per_rung": 40, **values})
@@ -103,7 +115,13 @@ def test_trial_continues_after_the_memory_ran_out(
     """The process may use half as much memory as a batch's activations need, and a pass a tenth of it."""
     monkeypatch.setitem(buckets.TOKENS_PER_BUCKET, "cuda", 2048)
     bench = Workbench(demo_prepared, EVALUATION, device="cuda")
-    config = trial(loss="multiple_negatives", batch_size=1024, examples_per_rung=1024, optimizer="sgd", dropout=0.2)
+    config = trial(
+        loss="multiple_negatives",
+        batch_size=1024,
+        examples_per_rung=1024,
+        optimizer="sgd",
+        dropout=0.2,
+    )
     steps = []
     needed = 0  # bytes, in the unlimited step
     total = torch.cuda.get_device_properties(0).total_memory
@@ -121,7 +139,9 @@ def test_trial_continues_after_the_memory_ran_out(
             torch.cuda.set_per_process_memory_fraction(1.0)
         needed = torch.cuda.max_memory_allocated() - used
         assert training.recomputes == is_limited
-        steps.append({name: value.detach() - before[name] for name, value in training.parameters.items()})
+        steps.append(
+            {name: value.detach() - before[name] for name, value in training.parameters.items()}
+        )
     largest = max(float(step.abs().max()) for step in steps[0].values())
     for name, step in steps[0].items():
         difference = (steps[1][name] - step).abs().max()
@@ -142,7 +162,9 @@ def test_peak_memory_covers_a_trial(benches: dict[str, Workbench]) -> None:
 def test_bf16_weights_take_half_the_memory(tiny_prepared: Prepared) -> None:
     used = []
     for weights in ("fp32", "bf16"):
-        prepared = dataclasses.replace(tiny_prepared, model={**tiny_prepared.model, "weights": weights})
+        prepared = dataclasses.replace(
+            tiny_prepared, model={**tiny_prepared.model, "weights": weights}
+        )
         before = torch.cuda.memory_allocated()
         bench = Workbench(prepared, EVALUATION, device="cuda")
         used.append(torch.cuda.memory_allocated() - before)

@@ -31,7 +31,9 @@ NUM_COMMANDS = {
     "docs/guides/object-storage.md": 2,
 }
 RETRIED = ("clusters/rayjob.yaml", "clusters/skypilot.yaml")  # on a new cluster
-COMMAND = re.compile(r"raysweep\s+(?:run|prepare)[\s\\]+[^\s`]")  # a command without arguments is only mentioned
+COMMAND = re.compile(
+    r"raysweep\s+(?:run|prepare)[\s\\]+[^\s`]"
+)  # a command without arguments is only mentioned
 SEPARATORS = set(";&|()")
 PLACEHOLDER = re.compile(r"[A-Z][A-Z0-9_]*")
 
@@ -79,7 +81,9 @@ def calls(text: str) -> Iterator[list[str]]:
             if COMMAND.search(word):
                 yield from calls(word)
             elif word == "raysweep" and words[start + 1 : start + 2] in (["run"], ["prepare"]):
-                end = next((i for i in range(start, len(words)) if set(words[i]) <= SEPARATORS), len(words))
+                end = next(
+                    (i for i in range(start, len(words)) if set(words[i]) <= SEPARATORS), len(words)
+                )
                 yield words[start + 1 : end]
 
 
@@ -87,7 +91,9 @@ def commands(file: str) -> list[Command]:
     text = (ROOT / file).read_text(encoding="utf-8")
     variables = dict(re.findall(r"^\s*([A-Z_]+)[:=]\s*(\S+)$", text, re.MULTILINE))
     expanded = string.Template(text).safe_substitute(variables)
-    return [Command(file, name, words) for part in texts(file, expanded) for name, *words in calls(part)]
+    return [
+        Command(file, name, words) for part in texts(file, expanded) for name, *words in calls(part)
+    ]
 
 
 COMMANDS = [command for file in NUM_COMMANDS for command in commands(file)]
@@ -115,12 +121,16 @@ def test_commands_are_found_in_all_forms() -> None:
         "Dockerfile": ["run a", "prepare c --d e"],
     }
     for file, text in pages.items():
-        assert [" ".join(words) for part in texts(file, text) for words in calls(part)] == expected[file]
+        assert [" ".join(words) for part in texts(file, text) for words in calls(part)] == expected[
+            file
+        ]
         assert len(COMMAND.findall(text)) == len(expected[file])
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: f"{command.file} {command.name}")
-def test_commands_are_valid_without_the_demo_package(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_are_valid_without_the_demo_package(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, packages.DEMO_PACKAGE, None)
     group: Any = typer.main.get_command(app)
     context = group.commands[command.name].make_context(command.name, list(command.arguments))
@@ -134,7 +144,9 @@ def test_commands_are_valid_without_the_demo_package(command: Command, monkeypat
 
 
 @pytest.mark.parametrize(
-    "command", [command for command in COMMANDS if command.file in RETRIED], ids=lambda command: command.file
+    "command",
+    [command for command in COMMANDS if command.file in RETRIED],
+    ids=lambda command: command.file,
 )
 def test_retries_resume_the_first_attempt(command: Command) -> None:
     arguments = command.arguments

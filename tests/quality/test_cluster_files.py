@@ -30,7 +30,8 @@ SECRET_KEY = re.compile(
 )
 
 OPENS_PORTS = re.compile(
-    r"\b(?:ports|hostPort|nodePort|hostNetwork|security_group|SecurityGroupIds|tags):|^EXPOSE\b", re.MULTILINE
+    r"\b(?:ports|hostPort|nodePort|hostNetwork|security_group|SecurityGroupIds|tags):|^EXPOSE\b",
+    re.MULTILINE,
 )
 
 
@@ -52,7 +53,9 @@ def entries(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
     """Yield each scalar with the key that holds it; an environment variable of Kubernetes with its name."""
     if isinstance(value, dict):
         for name, inner in value.items():
-            yield from entries(inner, str(value.get("name", name)) if name == "value" else str(name))
+            yield from entries(
+                inner, str(value.get("name", name)) if name == "value" else str(name)
+            )
     elif isinstance(value, list):
         for item in value:
             yield from entries(item, key)
@@ -66,7 +69,9 @@ def secrets_in(value: Any) -> list[str]:
     secret_keys = []
     for key, text in entries(value):
         pairs = [(key, text), *assigned.findall(text)]
-        is_secret = any(SECRET_KEY.search(name) and value and value[0] not in "/~$" for name, value in pairs)
+        is_secret = any(
+            SECRET_KEY.search(name) and value and value[0] not in "/~$" for name, value in pairs
+        )
         if is_secret or SECRET_TEXT.search(text):
             secret_keys.append(key)
     return secret_keys
@@ -82,8 +87,12 @@ def test_nodes_use_token_authentication(name: str) -> None:
     content = load(name) if name.endswith(".yaml") else None
     if name in RAY_UP:
         assert "--env RAY_AUTH_MODE=token" in content["docker"]["run_options"]
-        assert not any("docker" in node_type for node_type in content["available_node_types"].values())
-        (target,) = (path for path, source in content["file_mounts"].items() if source == "~/.ray/auth_token")
+        assert not any(
+            "docker" in node_type for node_type in content["available_node_types"].values()
+        )
+        (target,) = (
+            path for path, source in content["file_mounts"].items() if source == "~/.ray/auth_token"
+        )
         installed = re.compile(rf"install -D (-o ray )?-m 600 {target} /home/ray/\.ray/auth_token")
         assert any(installed.search(command) for command in content["setup_commands"])
     elif name in KUBERAY:
@@ -142,7 +151,9 @@ def test_head_has_no_cpus_and_workers_scale_from_zero(name: str) -> None:
         assert types[worker]["min_workers"] == 0
         assert 1 <= types[worker]["max_workers"] <= content["max_workers"]
     assert 0 < content["idle_timeout_minutes"] <= 60
-    assert content["provider"]["cache_stopped_nodes"] is False, "the disk of a stopped node still costs money"
+    assert content["provider"]["cache_stopped_nodes"] is False, (
+        "the disk of a stopped node still costs money"
+    )
 
 
 @pytest.mark.parametrize("name", KUBERAY)
@@ -163,7 +174,9 @@ def test_jobs_are_retried_and_clusters_removed() -> None:
 
 
 def test_invalid_input_is_not_retried() -> None:
-    assert load(SKY_TASK)["resources"]["job_recovery"] == {"recover_on_exit_codes": [os.EX_TEMPFAIL]}
+    assert load(SKY_TASK)["resources"]["job_recovery"] == {
+        "recover_on_exit_codes": [os.EX_TEMPFAIL]
+    }
     (head,) = ray_cluster(RAY_JOB)["headGroupSpec"]["template"]["spec"]["containers"]
     assert head["env"] == [{"name": CODE_VARIABLE, "value": "0"}]
 
@@ -182,10 +195,14 @@ def test_second_ray_of_sky_task_leaves_the_first_alone() -> None:
 def test_spot_nodes_come_first_and_on_demand_nodes_are_marked(name: str) -> None:
     types = load(name)["available_node_types"]
     assert types["gpu_spot"]["priority"] > types["gpu_on_demand"]["priority"]
-    marks = own_resources({type_name: node_type["resources"] for type_name, node_type in types.items()})
+    marks = own_resources(
+        {type_name: node_type["resources"] for type_name, node_type in types.items()}
+    )
     assert marks == {"gpu_on_demand": "on_demand"}
     spot = {
-        type_name for type_name, node_type in types.items() if re.search("spot", str(node_type["node_config"]), re.I)
+        type_name
+        for type_name, node_type in types.items()
+        if re.search("spot", str(node_type["node_config"]), re.I)
     }
     assert spot == {"gpu_spot"}
 
@@ -211,7 +228,10 @@ def test_workers_outlive_a_restart_of_the_head() -> None:
 
 
 def test_sky_task_prefers_spot_nodes() -> None:
-    assert [choice["use_spot"] for choice in load(SKY_TASK)["resources"]["ordered"]] == [True, False]
+    assert [choice["use_spot"] for choice in load(SKY_TASK)["resources"]["ordered"]] == [
+        True,
+        False,
+    ]
 
 
 def test_ray_and_python_versions_match_the_constraints() -> None:
@@ -231,7 +251,9 @@ def test_files_that_start_gpus_name_the_oldest_driver(name: str) -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_images_and_packages_are_pinned(name: str) -> None:
     text = read(name).replace("\\\n", " ")
-    images = re.findall(r"(?:image|image_id|worker_image|FROM):? (?:docker:)?([\w./-]*/[\w./-]+(?::\S+)?)", text)
+    images = re.findall(
+        r"(?:image|image_id|worker_image|FROM):? (?:docker:)?([\w./-]*/[\w./-]+(?::\S+)?)", text
+    )
     assert images or name == DOCKERFILE
     assert all(":" in image and not image.endswith((":latest", ":nightly")) for image in images)
     installs = re.findall(r"pip install .*", text)
@@ -268,8 +290,14 @@ def schema_of(definition: Any, version: str) -> Any:
         if not isinstance(schema, dict):
             return schema
         inner = {key: closed(value) for key, value in schema.items()}
-        is_open = "additionalProperties" in schema or schema.get("x-kubernetes-preserve-unknown-fields")
-        if schema.get("type") == "object" and isinstance(schema.get("properties"), dict) and not is_open:
+        is_open = "additionalProperties" in schema or schema.get(
+            "x-kubernetes-preserve-unknown-fields"
+        )
+        if (
+            schema.get("type") == "object"
+            and isinstance(schema.get("properties"), dict)
+            and not is_open
+        ):
             inner["additionalProperties"] = False
         return inner
 
@@ -295,9 +323,13 @@ def test_files_of_kuberay_match_its_definitions(name: str, kind: str) -> None:
 
 @pytest.mark.parametrize("name", KUBERAY)
 def test_autoscaler_reads_worker_groups_of_kuberay(name: str) -> None:
-    from ray.autoscaler._private.kuberay.autoscaling_config import _derive_autoscaling_config_from_ray_cr as derive
+    from ray.autoscaler._private.kuberay.autoscaling_config import (
+        _derive_autoscaling_config_from_ray_cr as derive,
+    )
 
-    config = derive({"metadata": {"name": "job", "namespace": "default"}, "spec": ray_cluster(name)})
+    config = derive(
+        {"metadata": {"name": "job", "namespace": "default"}, "spec": ray_cluster(name)}
+    )
     types = config["available_node_types"]
     if name == RAY_CLUSTER:  # the guide submits jobs with this resource
         assert types["driver"]["resources"].items() >= {"CPU": 0, "driver": 1}.items()
@@ -329,7 +361,8 @@ def test_prices_and_bill_in_the_guide_are_correct() -> None:
     (block,) = re.findall(r"^```yaml\n(.*?)^```", guide, re.DOTALL | re.MULTILINE)
     assert yaml.safe_load(block)["budget"]["prices"] == price_by_type
     rows = [
-        [cell.strip() for cell in line.strip("|").split("|")] for line in guide.partition("## The bill")[2].splitlines()
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in guide.partition("## The bill")[2].splitlines()
     ]
     bill = [
         (float(row[1]), float(row[2]), float(row[3]))
@@ -367,12 +400,16 @@ def test_ray_starts_the_configured_nodes_and_opens_only_ssh(aws: Any) -> None:
     types = cluster["available_node_types"]
     assert types["head"]["resources"] == {"CPU": 0}
     assert all(
-        types[name]["resources"].items() >= {"CPU": 4, "GPU": 1}.items() for name in ("gpu_spot", "gpu_on_demand")
+        types[name]["resources"].items() >= {"CPU": 4, "GPU": 1}.items()
+        for name in ("gpu_spot", "gpu_on_demand")
     )
 
     provider = AWSNodeProvider(cluster["provider"], cluster["cluster_name"])
     tags = {"ray-node-type": "worker"}
-    nodes = {name: provider.create_node(node_type["node_config"], tags, 1) for name, node_type in types.items()}
+    nodes = {
+        name: provider.create_node(node_type["node_config"], tags, 1)
+        for name, node_type in types.items()
+    }
     ids = {name: next(iter(created)) for name, created in nodes.items()}
     reservations = aws.describe_instances(InstanceIds=list(ids.values()))["Reservations"]
     instances = {}
@@ -380,9 +417,17 @@ def test_ray_starts_the_configured_nodes_and_opens_only_ssh(aws: Any) -> None:
         for instance in reservation["Instances"]:
             instances[instance["InstanceId"]] = instance
     started = {name: instances[instance_id] for name, instance_id in ids.items()}
-    assert {name for name, node in started.items() if node.get("InstanceLifecycle") == "spot"} == {"gpu_spot"}
-    profiles = {name: node["IamInstanceProfile"]["Arn"].rpartition("/")[2] for name, node in started.items()}
-    assert profiles == {"head": "raysweep-head", "gpu_spot": "raysweep-worker", "gpu_on_demand": "raysweep-worker"}
+    assert {name for name, node in started.items() if node.get("InstanceLifecycle") == "spot"} == {
+        "gpu_spot"
+    }
+    profiles = {
+        name: node["IamInstanceProfile"]["Arn"].rpartition("/")[2] for name, node in started.items()
+    }
+    assert profiles == {
+        "head": "raysweep-head",
+        "gpu_spot": "raysweep-worker",
+        "gpu_on_demand": "raysweep-worker",
+    }
 
     (group,) = {group["GroupId"] for node in started.values() for group in node["SecurityGroups"]}
     rules = aws.describe_security_groups(GroupIds=[group])["SecurityGroups"][0]["IpPermissions"]

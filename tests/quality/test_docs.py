@@ -24,7 +24,12 @@ from support.paths import ROOT, SPACES
 
 WRITTEN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NOWHERE = "http://127.0.0.1:9"  # nothing listens there
-NO_NETWORK = {"http_proxy": NOWHERE, "https_proxy": NOWHERE, "HTTP_PROXY": NOWHERE, "HTTPS_PROXY": NOWHERE}
+NO_NETWORK = {
+    "http_proxy": NOWHERE,
+    "https_proxy": NOWHERE,
+    "HTTP_PROXY": NOWHERE,
+    "HTTPS_PROXY": NOWHERE,
+}
 LOADED = {"src", "srcset", "data", "poster"}  # attributes whose address a browser fetches by itself
 
 
@@ -63,16 +68,22 @@ def test_pages_load_no_external_resources(site: Path) -> None:
     assert len(pages) > 25
     for page in pages:
         text = page.read_text(encoding="utf-8")
-        assert not [address for address in Loads(text).addresses if re.match(r"(https?:)?//", address)], page
+        assert not [
+            address for address in Loads(text).addresses if re.match(r"(https?:)?//", address)
+        ], page
         assert 'class="mermaid"' not in text, "the theme would fetch the script that draws diagrams"
     for style in site.rglob("*.css"):
-        assert not re.search(r"(url\(|@import)\s*['\"]?(https?:)?//", style.read_text(encoding="utf-8")), style
+        assert not re.search(
+            r"(url\(|@import)\s*['\"]?(https?:)?//", style.read_text(encoding="utf-8")
+        ), style
 
 
 def test_loaded_resources_exist(site: Path) -> None:
     for page in site.rglob("*.html"):
         for address in Loads(page.read_text(encoding="utf-8")).addresses:
-            if page.name != "404.html" and not address.startswith("data:"):  # whose addresses start at the root
+            if page.name != "404.html" and not address.startswith(
+                "data:"
+            ):  # whose addresses start at the root
                 assert (page.parent / address.partition("?")[0]).is_file(), (page, address)
 
 
@@ -80,7 +91,11 @@ def test_reference_has_all_configuration_keys(site: Path) -> None:
     text = (site / "reference" / "configuration.html").read_text(encoding="utf-8")
     schema = SweepConfig.model_json_schema()
     models = [schema, *schema["$defs"].values()]
-    for key in [*(key for model in models for key in model["properties"]), *parameter_names(), *LOSSES]:
+    for key in [
+        *(key for model in models for key in model["properties"]),
+        *parameter_names(),
+        *LOSSES,
+    ]:
         assert f"<code>{key}</code>" in text
 
 
@@ -91,7 +106,9 @@ def test_reference_has_all_commands_and_options(site: Path) -> None:
     for name, command in commands.items():
         assert f'<h2 id="{name}">' in text
         for parameter in command.params:
-            assert (parameter.metavar if parameter.param_type_name == "argument" else parameter.opts[0]) in text
+            assert (
+                parameter.metavar if parameter.param_type_name == "argument" else parameter.opts[0]
+            ) in text
 
 
 def test_reference_has_the_public_api_and_shipped_spaces(site: Path) -> None:
@@ -107,7 +124,11 @@ def test_reference_has_the_public_api_and_shipped_spaces(site: Path) -> None:
 def blocks(language: str) -> list[tuple[str, str]]:
     """Return the fenced blocks of a language in the hand-written pages, each with its page."""
     fence = re.compile(rf"^```{language}\n(.*?)^```", re.DOTALL | re.MULTILINE)
-    return [(path.name, code) for path in WRITTEN for code in fence.findall(path.read_text(encoding="utf-8"))]
+    return [
+        (path.name, code)
+        for path in WRITTEN
+        for code in fence.findall(path.read_text(encoding="utf-8"))
+    ]
 
 
 def test_yaml_blocks_are_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +160,10 @@ def test_shell_commands_exist() -> None:
                 words = line.partition("  #")[0].split()
                 assert words[1] in commands, (page, line)
                 for option in (word for word in words if word.startswith("--")):
-                    assert option in options or option[2:].partition(".")[0] in top_level, (page, line)
+                    assert option in options or option[2:].partition(".")[0] in top_level, (
+                        page,
+                        line,
+                    )
                 num_checked += 1
     assert num_checked >= 15
 
@@ -155,10 +179,15 @@ def test_named_files_and_modules_exist() -> None:
     packages = "|".join(path.parent.name for path in (ROOT / "raysweep").glob("*/__init__.py"))
     for page in WRITTEN:
         text = page.read_text(encoding="utf-8")
-        for path in re.findall(r"`((?:raysweep|tests|docs|search_spaces|benchmarks)/[\w/.-]+)`", text):
+        for path in re.findall(
+            r"`((?:raysweep|tests|docs|search_spaces|benchmarks)/[\w/.-]+)`", text
+        ):
             assert "NAME" in path or (ROOT / path).exists(), (page.name, path)
         for module in re.findall(rf"`((?:{packages})\.[a-z_]+)(?:\.[A-Z]\w+)?`", text):
-            if page.name in ("architecture.md", "extending.md"):  # on other pages, these are configuration keys
+            if page.name in (
+                "architecture.md",
+                "extending.md",
+            ):  # on other pages, these are configuration keys
                 where = ROOT / "raysweep" / module.replace(".", "/")
                 assert where.is_dir() or where.with_suffix(".py").is_file(), (page.name, module)
 
@@ -173,7 +202,12 @@ def test_links_in_top_level_pages_resolve() -> None:
 def test_demo_installs_only_its_extras_and_shows_progress() -> None:
     """``make --always-make --dry-run`` prints what ``make demo`` would run in a fresh clone."""
     done = subprocess.run(
-        ["make", "--always-make", "--dry-run", "demo"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+        ["make", "--always-make", "--dry-run", "demo"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
     )
     (install,) = [line for line in done.stdout.splitlines() if " pip install " in line]
     extras = re.findall(r"\[([\w,]+)\]", install)

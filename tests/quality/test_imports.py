@@ -41,12 +41,26 @@ ALLOWED: dict[str, set[str]] = {
     "evaluation": EVALUATION | {"uncertainty"},
     "training": TRAINING,
     "prepare": {"config", "data", "encoders", "metrics", "cluster", "training.teacher"},
-    "export": {"config", "data", "encoders", "evaluation", "metrics", "training", "results", "report"},
+    "export": {
+        "config",
+        "data",
+        "encoders",
+        "evaluation",
+        "metrics",
+        "training",
+        "results",
+        "report",
+    },
     "ray_tune": TRAINING
     | {"training", "search", "controller", "prepare", "cluster", "control", "export", "trackers"}
     | {"paper.published_scores"},
 }
-EDGE = {"cli", "api", "__init__", "__main__"}  # the commands and the public API may import everything
+EDGE = {
+    "cli",
+    "api",
+    "__init__",
+    "__main__",
+}  # the commands and the public API may import everything
 
 TORCH = {"torch", "sentence_transformers", "transformers"}
 TORCH_PACKAGES = {"encoders", "evaluation", "training", "export", "ray_tune"}
@@ -122,7 +136,10 @@ def cycles(graph: dict[str, set[str]]) -> list[list[str]]:
 
     reachable = {node: reachable_from(node) for node in graph}
     in_cycles = [node for node in graph if node in reachable[node]]
-    components = {frozenset(other for other in reachable[node] if node in reachable[other]) for node in in_cycles}
+    components = {
+        frozenset(other for other in reachable[node] if node in reachable[other])
+        for node in in_cycles
+    }
     return sorted(sorted(component) for component in components)
 
 
@@ -152,7 +169,9 @@ def test_packages_have_no_import_cycles() -> None:
     graph: dict[str, set[str]] = {package_of(module): set() for module in modules()}
     for module in modules():
         if module != "__init__":  # it imports the version and, for type checking, the public API
-            graph[package_of(module)] |= {package_of(other) for other in imports(module)[1]} - {"__init__"}
+            graph[package_of(module)] |= {package_of(other) for other in imports(module)[1]} - {
+                "__init__"
+            }
     for package, others in graph.items():
         others.discard(package)
     assert cycles(graph) == []
@@ -172,7 +191,9 @@ def test_only_some_packages_import_torch_and_ray(module: str) -> None:
 
 
 def test_one_module_uses_private_interfaces_of_ray() -> None:
-    assert [module for module in modules() if private_ray_names(read_tree(module))] == [RAY_INTERNALS]
+    assert [module for module in modules() if private_ray_names(read_tree(module))] == [
+        RAY_INTERNALS
+    ]
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,14 @@ def check_prose(*paths: Path) -> list[str]:
 
 def test_prose_is_checked_and_code_is_not(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("Trials are paused.\n\n```sh\nheld\n```\n\nUse `held`.\nThe trial goes on.\n", encoding="utf-8")
+    page.write_text(
+        "Trials are paused.\n\n```sh\nheld\n```\n\nUse `held`.\nThe trial goes on.\n",
+        encoding="utf-8",
+    )
     module = tmp_path / "module.py"
     module.write_text(
-        '"""Return trials.\n\nOf each trial one is returned.\n"""\n\nheld = 1  # so many\n', encoding="utf-8"
+        '"""Return trials.\n\nOf each trial one is returned.\n"""\n\nheld = 1  # so many\n',
+        encoding="utf-8",
     )
     warnings = check_prose(page, module)
     places = [warning.partition(": ")[0] for warning in warnings]

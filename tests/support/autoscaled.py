@@ -23,7 +23,13 @@ PROVIDER = "support.clouds.PoorCloud"
 START_SECONDS = 60
 COMMANDS = (
     *("initialization_commands", "setup_commands", "head_setup_commands", "worker_setup_commands"),
-    *("head_start_ray_commands", "worker_start_ray_commands", "cluster_synced_files", "rsync_exclude", "rsync_filter"),
+    *(
+        "head_start_ray_commands",
+        "worker_start_ray_commands",
+        "cluster_synced_files",
+        "rsync_exclude",
+        "rsync_filter",
+    ),
 )
 
 
@@ -53,7 +59,13 @@ def autoscaled(
         "RAY_OVERRIDE_NODE_ID_FOR_TESTING": HEAD_ID,
         "RAY_USAGE_STATS_ENABLED": "0",
     }
-    command = [str(Path(sys.executable).with_name("ray")), "start", "--head", "--block", f"--port={port}"]
+    command = [
+        str(Path(sys.executable).with_name("ray")),
+        "start",
+        "--head",
+        "--block",
+        f"--port={port}",
+    ]
     command += [f"--node-ip-address={host}", "--num-cpus=0", f"--autoscaling-config={config}"]
     # The path is short because a socket's path has at most 107 characters.
     with (
@@ -61,7 +73,9 @@ def autoscaled(
         (folder / "head.log").open("w") as log,
     ):
         command += ["--include-dashboard=false", f"--temp-dir={temporary}"]
-        head = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+        head = subprocess.Popen(
+            command, env=environment, stdout=log, stderr=log, start_new_session=True
+        )
         try:
             _wait_for(host, port, head, folder / "head.log")
             yield address, config
@@ -91,7 +105,9 @@ def _config(address: str, node_types: Mapping[str, Any], idle_seconds: float) ->
         "auth": {},
         "head_node_type": "ray.head.default",
         "available_node_types": {"ray.head.default": head}
-        | {name: {"node_config": {}, "min_workers": 0, **kind} for name, kind in node_types.items()},
+        | {
+            name: {"node_config": {}, "min_workers": 0, **kind} for name, kind in node_types.items()
+        },
     }
 
 

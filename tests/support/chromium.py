@@ -16,14 +16,24 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 
 VENDOR = ROOT / "tests" / "support" / "vendor"
 
-DESKTOP = {"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce"}  # no waiting for scrolling
-PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True, "device_scale_factor": 2}
+DESKTOP = {
+    "viewport": {"width": 1280, "height": 900},
+    "reduced_motion": "reduce",
+}  # no waiting for scrolling
+PHONE = {
+    "viewport": {"width": 390, "height": 844},
+    "has_touch": True,
+    "is_mobile": True,
+    "device_scale_factor": 2,
+}
 
 
 @contextlib.contextmanager
 def chromium() -> Iterator[Any]:
     """Return this machine's browser; skip the test if it has none."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright, of the extra test")
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="needs playwright, of the extra test"
+    )
     found = [path for name in NAMES if (path := shutil.which(name))]
     if not found:
         pytest.skip("needs Chromium, as of Debian's package chromium")
@@ -75,13 +85,19 @@ def axe_violations(page: Any, *rules: str) -> list[str]:
         page.evaluate(_axe() + "\n;0")  # the debugger's protocol bypasses the page's policy
     options = {"resultTypes": ["violations"], **({"runOnly": list(rules)} if rules else {})}
     result = page.evaluate("(options) => axe.run(document, options)", options)
-    return [f"{each['id']}: {node['html'][:200]}" for each in result["violations"] for node in each["nodes"]]
+    return [
+        f"{each['id']}: {node['html'][:200]}"
+        for each in result["violations"]
+        for node in each["nodes"]
+    ]
 
 
 def _axe() -> str:
     source = (VENDOR / "axe.min.js").read_text(encoding="utf-8")
     recorded = (VENDOR / "checksums.txt").read_text(encoding="utf-8")
-    assert hashlib.sha256(source.encode()).hexdigest() in recorded, "axe.min.js is not the one that is recorded"
+    assert hashlib.sha256(source.encode()).hexdigest() in recorded, (
+        "axe.min.js is not the one that is recorded"
+    )
     return source
 
 

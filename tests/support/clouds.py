@@ -14,6 +14,8 @@ class PoorCloud(FakeMultiNodeProvider):
         self, node_config: Any, tags: Any, count: int, resources: Any, labels: Any
     ) -> None:
         if node_config.get("spot"):
-            raise NodeLaunchException("InsufficientInstanceCapacity", "there is no room for spot nodes", None)
+            raise NodeLaunchException(
+                "InsufficientInstanceCapacity", "there is no room for spot nodes", None
+            )
         time.sleep(self.provider_config.get("launch_seconds", 0))
         super().create_node_with_resources_and_labels(node_config, tags, count, resources, labels)

@@ -22,7 +22,14 @@ def command(*arguments: str) -> list[str]:
 
 def raysweep(folder: Path, *arguments: str) -> Done:
     """Run the command in ``folder`` and return its result."""
-    return subprocess.run(command(*arguments), cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=500)
+    return subprocess.run(
+        command(*arguments),
+        cwd=folder,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
 
 
 def raysweep_here(folder: Path, *arguments: str) -> Done:

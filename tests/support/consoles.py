@@ -12,7 +12,9 @@ from raysweep.report.terminal import front_tables
 def printed(table: TextTable, width: int = 400) -> str:
     """Return a table as printed on a terminal of ``width`` columns."""
     out = io.StringIO()
-    print_table(table, console=Console(file=out, width=width, force_terminal=True, color_system=None))
+    print_table(
+        table, console=Console(file=out, width=width, force_terminal=True, color_system=None)
+    )
     return out.getvalue()
 
 

@@ -13,7 +13,9 @@ import numpy.typing as npt
 def words(text: str) -> str:
     """Return the words of a text, each with a space before and after."""
     folded = unicodedata.normalize("NFKC", text).casefold()
-    found = "".join(" " if character in string.punctuation else character for character in folded).split()
+    found = "".join(
+        " " if character in string.punctuation else character for character in folded
+    ).split()
     return f" {' '.join(found)} "
 
 

@@ -18,7 +18,13 @@ EVALUATION = EvaluationConfig(k=8, num_pool=200)
 
 def trial(**values: object) -> TrialConfig:
     """Return a trial with rungs of 20 examples in fp32; ``values`` override its parameters."""
-    defaults = {"loss": "triplet", "learning_rate": 5e-5, "batch_size": 8, "examples_per_rung": 20, "precision": "fp32"}
+    defaults = {
+        "loss": "triplet",
+        "learning_rate": 5e-5,
+        "batch_size": 8,
+        "examples_per_rung": 20,
+        "precision": "fp32",
+    }
     return trial_config({**defaults, **values})
 
 
@@ -34,14 +40,18 @@ def prepare_demo(folder: Path, model: str = "demo", rows: int = 700) -> Prepared
     from raysweep.prepare.build import prepare_here
 
     sentences = demo.generate()[0][:rows]
-    table = pyarrow.table({name: [getattr(row, name) for row in sentences] for name in ("text", "label")})
+    table = pyarrow.table(
+        {name: [getattr(row, name) for row in sentences] for name in ("text", "label")}
+    )
     pyarrow.parquet.write_table(table, folder / "train.parquet")
     document = Document.read(SPACES / "smoke.yaml")
     document.override("data.train", str(folder / "train.parquet"))
     document.override("model", model)
     document.override("storage.runs", str(folder))
     document.override("space.freezing", "emb")
-    document.override("space.loss", "{choices: {" + ", ".join(f"{loss}: {{}}" for loss in LOSSES) + "}}")
+    document.override(
+        "space.loss", "{choices: {" + ", ".join(f"{loss}: {{}}" for loss in LOSSES) + "}}"
+    )
     config = configuration.parse(document)
     prepared = prepare_here(config, space_parser.parse(document, config))
     torch.set_num_threads(1)  # preparing raised it
@@ -55,7 +65,11 @@ def write_nan_encoder(encoder: str, folder: Path) -> str:
     shutil.copytree(encoder, folder, dirs_exist_ok=True)
     path = next(folder.rglob("model.safetensors"))
     weights = load_file(path)
-    save_file({name: np.full_like(values, np.nan) for name, values in weights.items()}, path, {"format": "pt"})
+    save_file(
+        {name: np.full_like(values, np.nan) for name, values in weights.items()},
+        path,
+        {"format": "pt"},
+    )
     return str(folder)
 
 

@@ -8,9 +8,20 @@ from support.encoders import sentence_encoder
 
 MODEL_TYPES = [model_type for family in FAMILIES.values() for model_type in family.model_types]
 
-SPECIAL_TOKENS = {"pad_token_id": 0, "bos_token_id": 101, "eos_token_id": 102, "cls_token_id": 101, "sep_token_id": 102}
+SPECIAL_TOKENS = {
+    "pad_token_id": 0,
+    "bos_token_id": 101,
+    "eos_token_id": 102,
+    "cls_token_id": 101,
+    "sep_token_id": 102,
+}
 
-_SIZES = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48}
+_SIZES = {
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+}
 _T5_SIZES = {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 3, "num_heads": 4}
 _GROUPED = {"num_key_value_heads": 2, "head_dim": 8}
 _DISENTANGLED = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"]}
@@ -40,7 +51,12 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "qwen3": {**_SIZES, **_GROUPED},
     "phi3": {**_SIZES, "num_key_value_heads": 2, "pad_token_id": 0},
     "gemma2": {**_SIZES, **_GROUPED, "query_pre_attn_scalar": 8},
-    "gemma3_text": {**_SIZES, **_GROUPED, "query_pre_attn_scalar": 8, "use_bidirectional_attention": True},
+    "gemma3_text": {
+        **_SIZES,
+        **_GROUPED,
+        "query_pre_attn_scalar": 8,
+        "use_bidirectional_attention": True,
+    },
 }
 
 
@@ -50,9 +66,18 @@ def random_transformer(model_type: str, **options: Any) -> Any:
     import transformers
 
     torch.manual_seed(1)
-    sizes = {"vocab_size": 30522, "max_position_embeddings": 72, **_OPTIONS.get(model_type, _SIZES), **options}
+    sizes = {
+        "vocab_size": 30522,
+        "max_position_embeddings": 72,
+        **_OPTIONS.get(model_type, _SIZES),
+        **options,
+    }
     config = transformers.AutoConfig.for_model(model_type, **sizes)
-    encoders_of_pairs = {"t5": "T5EncoderModel", "mt5": "MT5EncoderModel", "umt5": "UMT5EncoderModel"}
+    encoders_of_pairs = {
+        "t5": "T5EncoderModel",
+        "mt5": "MT5EncoderModel",
+        "umt5": "UMT5EncoderModel",
+    }
     if model_type in encoders_of_pairs:
         return getattr(transformers, encoders_of_pairs[model_type])(config)
     return transformers.AutoModel.from_config(config)

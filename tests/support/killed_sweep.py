@@ -28,7 +28,8 @@ def main(folder: Path, seconds: float) -> None:
     while (proposal := sweep.assign()) is not None:
         number, config = proposal
         for step in range(
-            sweep.progress.steps_done(number) + 1, sweep.config.budget.rungs_of(config.examples_per_rung) + 1
+            sweep.progress.steps_done(number) + 1,
+            sweep.config.budget.rungs_of(config.examples_per_rung) + 1,
         ):
             time.sleep(seconds)
             (folder / "points" / point_name(number, step)).mkdir(exist_ok=True)

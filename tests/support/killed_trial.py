@@ -27,11 +27,19 @@ def run(prepared: str, config: dict, checkpoints: str, rungs: str) -> None:
     """Run the trial and write a file with the exact loss and scores of each rung."""
     bench = workbench.Workbench(Prepared.open(prepared), EvaluationConfig(k=8, num_pool=200))
     found = trial.rungs(
-        trial_config(config), bench, seed=7, num_rungs=3, checkpoints=Path(checkpoints), checkpoint_seconds=0.0
+        trial_config(config),
+        bench,
+        seed=7,
+        num_rungs=3,
+        checkpoints=Path(checkpoints),
+        checkpoint_seconds=0.0,
     )
     for rung in found:
         points = {
-            f"{kind} {value}": [scores["polarity"].tobytes().hex(), scores["similarity"].tobytes().hex()]
+            f"{kind} {value}": [
+                scores["polarity"].tobytes().hex(),
+                scores["similarity"].tobytes().hex(),
+            ]
             for (kind, value), scores in rung.points.items()
         }
         place = Path(rungs) / f"{rung.step}.json"

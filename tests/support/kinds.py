@@ -24,7 +24,12 @@ def _tiny_bert_config() -> Any:
     from transformers import BertConfig
 
     torch.manual_seed(0)
-    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+    sizes = {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 48,
+    }
     return BertConfig(vocab_size=VOCABULARY, max_position_embeddings=64, num_labels=1, **sizes)
 
 
@@ -42,7 +47,9 @@ def write_sparse(folder: Path, tokenizer_of: Path) -> str:
 
     checkpoint = write_bare("BertForMaskedLM", folder / "checkpoint", tokenizer_of)
     modules = [MLMTransformer(checkpoint), SpladePooling()]
-    SparseEncoder(modules=modules, device="cpu").save(str(folder / "model"), create_model_card=False)
+    SparseEncoder(modules=modules, device="cpu").save(
+        str(folder / "model"), create_model_card=False
+    )
     return str(folder / "model")
 
 
@@ -83,7 +90,12 @@ def write_clip(folder: Path, tokenizer_of: Path) -> str:
     from transformers import AutoTokenizer, CLIPConfig, CLIPImageProcessor, CLIPModel, CLIPProcessor
 
     torch.manual_seed(0)
-    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+    sizes = {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+    }
     config = CLIPConfig(
         text_config={**sizes, "vocab_size": VOCABULARY, "max_position_embeddings": 64},
         vision_config={**sizes, "image_size": 32, "patch_size": 16},
@@ -129,7 +141,9 @@ def write_static(folder: Path, tokenizer_of: Path) -> str:
 
     torch.manual_seed(0)
     tokenizer = Tokenizer.from_file(str(tokenizer_of / "tokenizer.json"))
-    static = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=16)], device="cpu")
+    static = SentenceTransformer(
+        modules=[StaticEmbedding(tokenizer, embedding_dim=16)], device="cpu"
+    )
     static.save(str(folder), create_model_card=False)
     return str(folder)
 
@@ -159,7 +173,9 @@ def write_shape(name: str, folder: Path, tokenizer_of: Path) -> str:
     from sentence_transformers.sentence_transformer.modules import Transformer
 
     model_type, options, change = SHAPES[name]
-    checkpoint = _write_transformer(random_transformer(model_type, **options), folder / "checkpoint", tokenizer_of)
+    checkpoint = _write_transformer(
+        random_transformer(model_type, **options), folder / "checkpoint", tokenizer_of
+    )
     transformer = Transformer(checkpoint, max_seq_length=64)
     model = SentenceTransformer(modules=[transformer], device="cpu")
     change(model)
@@ -185,7 +201,9 @@ def _as_embedding_gemma(model: Any) -> None:
     torch.manual_seed(2)
     model.append(Pooling(32, pooling_mode="mean"))
     for in_width, out_width in ((32, 64), (64, 32)):
-        model.append(Dense(in_width, out_width, bias=False, activation_function=torch.nn.Identity()))
+        model.append(
+            Dense(in_width, out_width, bias=False, activation_function=torch.nn.Identity())
+        )
     model.append(Normalize())
     model.prompts = {"query": "task: search result | query: ", "document": "title: none | text: "}
     model.default_prompt_name = "document"
@@ -225,10 +243,14 @@ def write_with_template(folder: Path, tokenizer_of: Path, template: str = TEMPLA
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
     from transformers import AutoTokenizer
 
-    checkpoint = _write_transformer(random_transformer("qwen3"), folder / "checkpoint", tokenizer_of)
+    checkpoint = _write_transformer(
+        random_transformer("qwen3"), folder / "checkpoint", tokenizer_of
+    )
     tokenizer = AutoTokenizer.from_pretrained(checkpoint)
     tokenizer.chat_template = template
     tokenizer.save_pretrained(checkpoint)
     modules = [Transformer(checkpoint), Pooling(32, pooling_mode="lasttoken")]
-    SentenceTransformer(modules=modules, device="cpu").save(str(folder / "model"), create_model_card=False)
+    SentenceTransformer(modules=modules, device="cpu").save(
+        str(folder / "model"), create_model_card=False
+    )
     return str(folder / "model")

@@ -32,7 +32,11 @@ AHEAD = [10, 20, 30, 40]  # examples seen at each rung
 RANGES = Space(
     {
         "loss": Choices(
-            {"a": {"margin": Range(0.01, 1.0, True, False)}, "b": {"scale": Range(5, 50, False, True)}, "c": {}}
+            {
+                "a": {"margin": Range(0.01, 1.0, True, False)},
+                "b": {"scale": Range(5, 50, False, True)},
+                "c": {},
+            }
         ),
         "learning_rate": Range(1e-6, 1e-3, True, False),
     }
@@ -61,19 +65,29 @@ MIXED = Space(
 
 def landscape(values: dict[str, Any], step: int) -> list[tuple[float, float]]:
     quality = 1 - abs(math.log10(values["learning_rate"]) + 4) / 3
-    quality *= {"a": 1.0, "b": 0.8, "c": 0.6}[values["loss"]] * (0.5 + 0.5 * values.get("margin", 1.0))
+    quality *= {"a": 1.0, "b": 0.8, "c": 0.6}[values["loss"]] * (
+        0.5 + 0.5 * values.get("margin", 1.0)
+    )
     polarity = 0.6 + 0.3 * quality * step / NUM_RUNGS
     return [(polarity, 0.45 - 0.1 * quality * step), (0.6 + 0.8 * (polarity - 0.6), 0.46)]
 
 
 def make(
-    sampler: str, policy: str, aim: Aim = "area", *, num_trials: int = 20, seed: int = 3, space: Space | None = None
+    sampler: str,
+    policy: str,
+    aim: Aim = "area",
+    *,
+    num_trials: int = 20,
+    seed: int = 3,
+    space: Space | None = None,
 ) -> Scheduler:
     objective = Objective(0.5, (0.6, 0.235))
     space = space or (CHOICES if sampler == "grid" else RANGES)
     proposer = Proposer(space, sampler, seed, objective, aim)
     rule = EarlyStoppingConfig.model_validate({"policy": policy, "first_examples": 10})
-    return Scheduler(proposer, make_early_stopper(rule, objective, (0.6, 0.47)), objective, num_trials)
+    return Scheduler(
+        proposer, make_early_stopper(rule, objective, (0.6, 0.47)), objective, num_trials
+    )
 
 
 Event = tuple[str, int, Any]
@@ -89,7 +103,12 @@ class Player:
         failing: Container[int] = (),
         points_of: Callable[[dict[str, Any], int], list[tuple[float, float]]] = landscape,
     ) -> None:
-        self.scheduler, self.workers, self.failing, self.points_of = scheduler, workers, failing, points_of
+        self.scheduler, self.workers, self.failing, self.points_of = (
+            scheduler,
+            workers,
+            failing,
+            points_of,
+        )
         self.steps: dict[int, int] = {}
         self.events: list[Event] = []
         self.queue: list[tuple[float, int]] = []

@@ -63,8 +63,13 @@ class StoredSweep:
     reference: bool = True
     oracle: bool = True
     baselines: Sequence[Point] = field(default=())  # see :func:`baseline`
-    test_of: Sequence[Point] = field(default=())  # dev points that were also scored on test, slightly worse
-    finish: tuple[str, str] | None = ("completed", "")  # status and reason; None if the sweep was killed
+    test_of: Sequence[Point] = field(
+        default=()
+    )  # dev points that were also scored on test, slightly worse
+    finish: tuple[str, str] | None = (
+        "completed",
+        "",
+    )  # status and reason; None if the sweep was killed
     limit: Mapping[str, float] = field(default_factory=dict)  # the budget that ended the sweep
     is_final: bool = False  # whether it failed for good
     gpus: float = 0.5  # of each trial
@@ -72,13 +77,17 @@ class StoredSweep:
     settings: bytes = b"name: night-run\n"  # content of config.yaml
 
 
-def start_session(folder: Path, info: RunInfo = INFO, settings: bytes = b"name: night-run\n") -> SessionStarted:
+def start_session(
+    folder: Path, info: RunInfo = INFO, settings: bytes = b"name: night-run\n"
+) -> SessionStarted:
     """Write ``config.yaml`` and return the first event of a session with these settings."""
     (folder / "config.yaml").write_bytes(settings)
     return SessionStarted(info=info, config_digest=hashlib.sha256(settings).hexdigest())
 
 
-def write_ledger(folder: Path, trials: Iterable[StoredTrial], sweep: StoredSweep | None = None) -> None:
+def write_ledger(
+    folder: Path, trials: Iterable[StoredTrial], sweep: StoredSweep | None = None
+) -> None:
     sweep = sweep or StoredSweep()
     ledger = Ledger(folder)
     ledger.append(start_session(folder, sweep.info, sweep.settings))
@@ -89,7 +98,10 @@ def write_ledger(folder: Path, trials: Iterable[StoredTrial], sweep: StoredSweep
         _append_trial(ledger, number, trial, sweep)
     tested = [
         dataclasses.replace(
-            with_means(each, polarity=each["polarity"] - 0.02, similarity=each["similarity"] - 0.01), split="test"
+            with_means(
+                each, polarity=each["polarity"] - 0.02, similarity=each["similarity"] - 0.01
+            ),
+            split="test",
         )
         for each in sweep.test_of
     ]
@@ -113,14 +125,20 @@ def point(trial: int, step: int, polarity: float, similarity: float) -> Point:
     return _point("dev", polarity, similarity, trial=trial, step=step, kind="plain", width=384)
 
 
-def baseline(split: ScoredSplit, kind: str, polarity: float, similarity: float, **others: Any) -> Point:
+def baseline(
+    split: ScoredSplit, kind: str, polarity: float, similarity: float, **others: Any
+) -> Point:
     """Return a point without a trial; ``others`` are its value, label and width."""
     return _point(split, polarity, similarity, kind=kind, **{"width": 386, **others})
 
 
 def _limits(sweep: StoredSweep, split: ScoredSplit) -> tuple[Point, ...]:
     polarity, similarity = REFERENCE[split]
-    points = [_point(split, polarity, similarity, kind="reference", width=384)] if sweep.reference else []
+    points = (
+        [_point(split, polarity, similarity, kind="reference", width=384)]
+        if sweep.reference
+        else []
+    )
     for bonus in BONUSES if sweep.oracle else ():
         share = 1 - math.exp(-8 * bonus)
         best = polarity + (1 - polarity) * share, similarity - 0.02 * share**2
@@ -133,7 +151,9 @@ def _point(split: ScoredSplit, polarity: float, similarity: float, **others: Any
     return Point(
         **given,
         split=split,
-        scores=make_scores(polarity, similarity, retention=similarity / REFERENCE[split][1], spreads=(0.25, 0.08)),
+        scores=make_scores(
+            polarity, similarity, retention=similarity / REFERENCE[split][1], spreads=(0.25, 0.08)
+        ),
     )
 
 
@@ -142,14 +162,20 @@ def _append_trial(ledger: Ledger, number: int, trial: StoredTrial, sweep: Stored
     for step, (polarity, similarity) in enumerate(trial.scores, 1):
         rung = dataclasses.asdict(Rung(number, step, 2048 * step, 10.0 * step, 0.1))
         points = (point(number, step, polarity, similarity),)
-        ledger.append(RungFinished(**rung, stop=None, points=points, cost=_cost(number, step, sweep)))
+        ledger.append(
+            RungFinished(**rung, stop=None, points=points, cost=_cost(number, step, sweep))
+        )
     cost = _cost(number, len(trial.scores) + 0.1, sweep)
     if trial.status == "paused":
         ledger.append(TrialPaused(trial=number, reason=trial.reason, cost=cost))
     elif trial.status == "interrupted":
         ledger.append(TrialInterrupted(trial=number, reason=trial.reason, cost=cost))
     elif trial.status != "running":
-        ledger.append(TrialEnded(trial=number, status=TrialStatus(trial.status), reason=trial.reason, cost=cost))
+        ledger.append(
+            TrialEnded(
+                trial=number, status=TrialStatus(trial.status), reason=trial.reason, cost=cost
+            )
+        )
 
 
 def _cost(number: int, num_rungs: float, sweep: StoredSweep) -> Cost:
@@ -169,7 +195,12 @@ def random_trials(num_trials: int, seed: int = 0) -> list[StoredTrial]:
     trials = []
     for number in range(num_trials):
         loss = LOSSES[number % len(LOSSES)]
-        config = {"loss": loss, "learning_rate": float(10 ** rng.uniform(-6, -4)), "batch_size": 64, "freezing": "none"}
+        config = {
+            "loss": loss,
+            "learning_rate": float(10 ** rng.uniform(-6, -4)),
+            "batch_size": 64,
+            "freezing": "none",
+        }
         if loss == "triplet":
             config["margin"] = float(rng.uniform(0.01, 1))
         if number % 11 == 5:
@@ -180,7 +211,9 @@ def random_trials(num_trials: int, seed: int = 0) -> list[StoredTrial]:
         if num_rungs == NUM_RUNGS:
             trials.append(StoredTrial(config, "completed", "", scores))
         else:
-            trials.append(StoredTrial(config, "stopped", f"below the top half at step {num_rungs}", scores))
+            trials.append(
+                StoredTrial(config, "stopped", f"below the top half at step {num_rungs}", scores)
+            )
     return trials
 
 
@@ -208,10 +241,14 @@ MARKUP = '<script>alert("x")</script>|&amp;'
 
 def write_run_with_markup(folder: Path) -> None:
     """Write a run in which every text chosen by the user is MARKUP."""
-    names: dict[str, Any] = dict.fromkeys(("name", "dataset", "model", "reference", "rank_weights", "version"), MARKUP)
+    names: dict[str, Any] = dict.fromkeys(
+        ("name", "dataset", "model", "reference", "rank_weights", "version"), MARKUP
+    )
     info = dataclasses.replace(INFO, **names, label_names=(MARKUP, "b"))
     trials = [
-        StoredTrial({"loss": MARKUP, "freezing": MARKUP, MARKUP: 1}, "failed", MARKUP, [(0.7, 0.4)]),
+        StoredTrial(
+            {"loss": MARKUP, "freezing": MARKUP, MARKUP: 1}, "failed", MARKUP, [(0.7, 0.4)]
+        ),
         StoredTrial({"loss": "b"}, "completed", "", []),
     ]
     write_ledger(folder, trials, StoredSweep(info=info, finish=("interrupted", MARKUP)))
@@ -230,7 +267,10 @@ def dev_front(trials: Iterable[StoredTrial]) -> list[Point]:
 
 def _dominates(one: Point, other: Point) -> bool:
     at_least = one["polarity"] >= other["polarity"] and one["similarity"] >= other["similarity"]
-    return at_least and (one["polarity"], one["similarity"]) != (other["polarity"], other["similarity"])
+    return at_least and (one["polarity"], one["similarity"]) != (
+        other["polarity"],
+        other["similarity"],
+    )
 
 
 def read_lines(folder: Path) -> list[dict[str, Any]]:
@@ -241,7 +281,9 @@ def read_lines(folder: Path) -> list[dict[str, Any]]:
 
 def write_lines(folder: Path, lines: Iterable[Mapping[str, Any]]) -> None:
     """Write events as numbered JSON objects, valid or not."""
-    numbered = [json.dumps({**line, "number": number}) + "\n" for number, line in enumerate(lines, 1)]
+    numbered = [
+        json.dumps({**line, "number": number}) + "\n" for number, line in enumerate(lines, 1)
+    ]
     (folder / "ledger.jsonl").write_text("".join(numbered))
 
 
@@ -252,4 +294,7 @@ def change_settings(folder: Path, settings: str) -> None:
     for name in ("config.yaml", "ledger.jsonl"):
         (folder / name).unlink(missing_ok=True)
     (folder / "config.yaml").write_text(settings)
-    write_lines(folder, [{**line, "config_digest": digest} if line["event"] == "run" else line for line in lines])
+    write_lines(
+        folder,
+        [{**line, "config_digest": digest} if line["event"] == "run" else line for line in lines],
+    )

@@ -18,7 +18,10 @@ from raysweep.training.trainer import Training
 
 DIRECTIONS: dict[str, dict[str, Any]] = {
     "forward": {},
-    "symmetric": {"directions": ("query_to_doc", "doc_to_query"), "partition_mode": "per_direction"},
+    "symmetric": {
+        "directions": ("query_to_doc", "doc_to_query"),
+        "partition_mode": "per_direction",
+    },
     "all": {"directions": ("query_to_doc", "query_to_query", "doc_to_query", "doc_to_doc")},
 }
 
@@ -28,16 +31,24 @@ class WithOtherReference(Training):
 
     def make_batch(self, columns: Any, ids: Any, targets: Any) -> Batch:
         batch = super().make_batch(columns, ids, targets)
-        return dataclasses.replace(batch, read_reference=lambda column: batch.read_reference(column).flip(0))
+        return dataclasses.replace(
+            batch, read_reference=lambda column: batch.read_reference(column).flip(0)
+        )
 
 
-def random_batch(name: str, num_examples: int = 12, width: int = 8, seed: int = 0, dtype: Any = torch.float64) -> Batch:
+def random_batch(
+    name: str, num_examples: int = 12, width: int = 8, seed: int = 0, dtype: Any = torch.float64
+) -> Batch:
     """Return a batch of a loss's examples with gradients: three classes, and embeddings of any length."""
     rng = np.random.default_rng(seed)
     schema = EXAMPLES[find_loss(name).examples]
     num_columns = len(schema.columns)
-    labels = rng.integers(0, 3, (num_examples, 1)) + np.array([0, 0, 1])[:num_columns]  # negatives differ
-    columns = rng.normal(size=(num_columns, num_examples, width)) * rng.uniform(0.3, 3, (num_examples, 1))
+    labels = (
+        rng.integers(0, 3, (num_examples, 1)) + np.array([0, 0, 1])[:num_columns]
+    )  # negatives differ
+    columns = rng.normal(size=(num_columns, num_examples, width)) * rng.uniform(
+        0.3, 3, (num_examples, 1)
+    )
     reference = torch.from_numpy(rng.normal(size=(num_columns, num_examples, width + 3))).to(dtype)
     ids = np.arange(num_examples * num_columns).reshape(num_columns, num_examples).T
     teacher = torch.from_numpy(rng.dirichlet(np.ones(3), num_examples * num_columns)).to(dtype)
@@ -66,7 +77,9 @@ def distillation(logits: Tensor, batch: Batch, temperature: float) -> Tensor:
     return temperature**2 * (entropy + divergence)
 
 
-def expected_loss(name: str, values: Mapping[str, Any], batch: Batch, head: torch.nn.Linear | None = None) -> Tensor:
+def expected_loss(
+    name: str, values: Mapping[str, Any], batch: Batch, head: torch.nn.Linear | None = None
+) -> Tensor:
     """Return the loss of a batch, with gradients, independently of raysweep's table; ``head`` is softmax's."""
     columns, targets = batch.columns, batch.targets
     if name == "softmax":
@@ -76,7 +89,9 @@ def expected_loss(name: str, values: Mapping[str, Any], batch: Batch, head: torc
         result: Tensor = cross_entropy(head(hidden), targets.long())
         if values["targets"] == "teacher":
             weight = values["teacher_weight"]
-            result = (1 - weight) * result + weight * distillation(head(hidden), batch, values["teacher_temperature"])
+            result = (1 - weight) * result + weight * distillation(
+                head(hidden), batch, values["teacher_temperature"]
+            )
         return result
     if name in ("gist", "gist_triplet"):
         return guided(batch, values)
@@ -101,7 +116,9 @@ def library_loss(name: str, values: Mapping[str, Any]) -> Any:
     pair_distance = losses.SiameseDistanceMetric.COSINE_DISTANCE
     triplet_distance = losses.TripletDistanceMetric.COSINE
     if name.startswith("multiple_negatives"):
-        return losses.MultipleNegativesRankingLoss(model, scale=scale, **DIRECTIONS[values["directions"]])  # type: ignore[arg-type]
+        return losses.MultipleNegativesRankingLoss(
+            model, scale=scale, **DIRECTIONS[values["directions"]]
+        )  # type: ignore[arg-type]
     builders: dict[str, Callable[[], Any]] = {
         "triplet": lambda: losses.TripletLoss(model, triplet_distance, margin),
         "contrastive": lambda: losses.ContrastiveLoss(model, pair_distance, margin),
@@ -112,8 +129,12 @@ def library_loss(name: str, values: Mapping[str, Any]) -> Any:
         "margin_mse": lambda: losses.MarginMSELoss(model, util.pairwise_cos_sim),
         "batch_all_triplet": lambda: losses.BatchAllTripletLoss(model, batch_distance, margin),
         "batch_hard_triplet": lambda: losses.BatchHardTripletLoss(model, batch_distance, margin),
-        "batch_semi_hard_triplet": lambda: losses.BatchSemiHardTripletLoss(model, batch_distance, margin),
-        "batch_hard_soft_margin_triplet": lambda: losses.BatchHardSoftMarginTripletLoss(model, batch_distance),
+        "batch_semi_hard_triplet": lambda: losses.BatchSemiHardTripletLoss(
+            model, batch_distance, margin
+        ),
+        "batch_hard_soft_margin_triplet": lambda: losses.BatchHardSoftMarginTripletLoss(
+            model, batch_distance
+        ),
     }
     return builders[name]()
 
@@ -139,7 +160,11 @@ def other_class_negatives(batch: Batch, scale: float, directions: str) -> Tensor
                 result.append(cosine(vector, other))
         return result
 
-    pairs = {"forward": [(0, 1)], "symmetric": [(0, 1), (1, 0)], "all": [(0, 1), (0, 0), (1, 0), (1, 1)]}[directions]
+    pairs = {
+        "forward": [(0, 1)],
+        "symmetric": [(0, 1), (1, 0)],
+        "all": [(0, 1), (0, 0), (1, 0), (1, 1)],
+    }[directions]
     total = torch.zeros((), dtype=batch.columns[0].dtype)
     for example in range(num_examples):
         positive = cosine(sides[0][example][0], sides[1][example][0])
@@ -147,7 +172,9 @@ def other_class_negatives(batch: Batch, scale: float, directions: str) -> Tensor
         if directions == "symmetric":
             parts = [torch.stack(scores).logsumexp(0) for scores in by_direction]
         else:
-            parts = [torch.stack([score for scores in by_direction for score in scores]).logsumexp(0)]
+            parts = [
+                torch.stack([score for scores in by_direction for score in scores]).logsumexp(0)
+            ]
         total = total + torch.stack(parts).mean() - positive
     return total / num_examples
 
@@ -159,7 +186,9 @@ def guided(batch: Batch, values: Mapping[str, Any]) -> Tensor:
     from tokenizers.models import WordLevel
     from transformers import PreTrainedTokenizerFast
 
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel({"a": 0}, unk_token="a")))
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(WordLevel({"a": 0}, unk_token="a"))
+    )
     model, guide = (SimpleNamespace(tokenizer=tokenizer, max_seq_length=8) for _ in range(2))
     loss = gist_embed.GISTEmbedLoss(model, guide, **values)  # type: ignore[arg-type]
 

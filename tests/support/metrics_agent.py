@@ -44,7 +44,10 @@ class RayAgent:
         url = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
         with urllib.request.urlopen(url, timeout=10) as response:
             text = response.read().decode()
-        return [Sample(name, dict(LABEL.findall(labels)), float(value)) for name, labels, value in LINE.findall(text)]
+        return [
+            Sample(name, dict(LABEL.findall(labels)), float(value))
+            for name, labels, value in LINE.findall(text)
+        ]
 
 
 class AgentStandIn:
@@ -54,14 +57,21 @@ class AgentStandIn:
         self._values: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
         self._server = grpc.server(ThreadPoolExecutor(1))
         export = grpc.unary_unary_rpc_method_handler(
-            self._export, ExportMetricsServiceRequest.FromString, ExportMetricsServiceResponse.SerializeToString
+            self._export,
+            ExportMetricsServiceRequest.FromString,
+            ExportMetricsServiceResponse.SerializeToString,
         )
         service = "opentelemetry.proto.collector.metrics.v1.MetricsService"
-        self._server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service, {"Export": export})])
+        self._server.add_generic_rpc_handlers(
+            [grpc.method_handlers_generic_handler(service, {"Export": export})]
+        )
         self.port = self._server.add_insecure_port("127.0.0.1:0")
 
     def scrape(self) -> Sequence[Sample]:
-        return [Sample(name, dict(labels), value) for (name, labels), value in list(self._values.items())]
+        return [
+            Sample(name, dict(labels), value)
+            for (name, labels), value in list(self._values.items())
+        ]
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
@@ -71,7 +81,9 @@ class AgentStandIn:
         finally:
             self._server.stop(None)
 
-    def _export(self, request: ExportMetricsServiceRequest, context: object) -> ExportMetricsServiceResponse:
+    def _export(
+        self, request: ExportMetricsServiceRequest, context: object
+    ) -> ExportMetricsServiceResponse:
         for resource in request.resource_metrics:
             for scope in resource.scope_metrics:
                 for metric in scope.metrics:
@@ -80,7 +92,9 @@ class AgentStandIn:
                     for point in metric.sum.data_points if is_counter else metric.gauge.data_points:
                         labels = {label.key: label.value.string_value for label in point.attributes}
                         key = name, tuple(sorted(labels.items()))
-                        before = self._values.get(key, 0.0) if is_counter else 0.0  # processes export differences
+                        before = (
+                            self._values.get(key, 0.0) if is_counter else 0.0
+                        )  # processes export differences
                         self._values[key] = before + point.as_double
         return ExportMetricsServiceResponse()
 
@@ -91,11 +105,15 @@ def local_ray(metadata: dict[str, str]) -> Iterator[Agent]:
     with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as running:
         patch.setenv("RAY_metrics_report_interval_ms", "1000")
         if get_dashboard_dependency_error() is None:
-            running.enter_context(connected(ResourcesConfig(num_cpus=2), show_workers=False, metadata=metadata))
+            running.enter_context(
+                connected(ResourcesConfig(num_cpus=2), show_workers=False, metadata=metadata)
+            )
             yield RayAgent()
             return
         agent = AgentStandIn()
         patch.setattr(Node, "metrics_agent_port", agent.port)
-        running.enter_context(connected(ResourcesConfig(num_cpus=2), show_workers=False, metadata=metadata))
+        running.enter_context(
+            connected(ResourcesConfig(num_cpus=2), show_workers=False, metadata=metadata)
+        )
         running.enter_context(agent.running())
         yield agent

@@ -16,12 +16,19 @@ def make_scores(
 ) -> dict[str, Score]:
     """Return scores by name; ``spreads`` are the standard deviations of P and S, and ``others`` have none."""
     own = {"polarity": Score(polarity, spreads[0]), "similarity": Score(similarity, spreads[1])}
-    return {**own, "retention": Score(retention), **{name: Score(mean) for name, mean in others.items()}}
+    return {
+        **own,
+        "retention": Score(retention),
+        **{name: Score(mean) for name, mean in others.items()},
+    }
 
 
 def with_means(point: Point, **means: float) -> Point:
     """Return the point with other means of some scores."""
-    changed = {name: dataclasses.replace(point.scores.get(name, Score(0.0)), mean=mean) for name, mean in means.items()}
+    changed = {
+        name: dataclasses.replace(point.scores.get(name, Score(0.0)), mean=mean)
+        for name, mean in means.items()
+    }
     return dataclasses.replace(point, scores={**point.scores, **changed})
 
 

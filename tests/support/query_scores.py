@@ -26,14 +26,18 @@ def scores_of(point: Point, num_queries: int, seed: int = 0) -> tuple[Float64Arr
 
 
 def write_query_scores(
-    folder: Path, results: Results, of: Callable[[Point, int], tuple[Float64Array, Float64Array]] = scores_of
+    folder: Path,
+    results: Results,
+    of: Callable[[Point, int], tuple[Float64Array, Float64Array]] = scores_of,
 ) -> None:
     """Write the scores of all points of a run as workers and driver do: for each split, a file per rung and one for the other points."""
     files: dict[str, list[Point]] = {}
     for point in results.points:
         if point.kind in ("setfit", "published"):
             continue
-        file = "baselines" if point.trial is None else f"trial-{point.trial:04d}-step-{point.step:03d}"
+        file = (
+            "baselines" if point.trial is None else f"trial-{point.trial:04d}-step-{point.step:03d}"
+        )
         files.setdefault(scores_file(point.split, file), []).append(point)
     for name, points in files.items():
         scores = [of(point, results.info.num_queries[point.split]) for point in points]
@@ -45,28 +49,50 @@ def write_query_scores(
 
 
 def invented_readings(
-    results: Results, split: ScoredSplit = "test", k: int = 4, num_shown: int = 3, *, with_texts: bool = True
+    results: Results,
+    split: ScoredSplit = "test",
+    k: int = 4,
+    num_shown: int = 3,
+    *,
+    with_texts: bool = True,
 ) -> Readings:
     """Return random readings of a run's reference and front members, retrieved from 50 sentences with two labels."""
     rng = np.random.default_rng(0)
     num_queries = results.info.num_queries[split]
     query_ids = 1000 + np.arange(num_queries)
-    names: list[PointName] = [REFERENCE, *(name_of_point(point) for point in front_points(results.points))]
+    names: list[PointName] = [
+        REFERENCE,
+        *(name_of_point(point) for point in front_points(results.points)),
+    ]
     retrieved = {name: _by_chance(rng, num_queries, k) for name in names}
     ids = {sentence for each in retrieved.values() for sentence in each.ids.ravel().tolist()}
     shown = tuple(range(num_shown))
-    shown_ids = {sentence for each in retrieved.values() for sentence in each.ids[list(shown)].ravel().tolist()}
+    shown_ids = {
+        sentence
+        for each in retrieved.values()
+        for sentence in each.ids[list(shown)].ravel().tolist()
+    }
     shown_ids |= set(query_ids[list(shown)].tolist())
-    texts = {sentence: TEXT.format(sentence) for sentence in sorted(shown_ids)} if with_texts else {}
+    texts = (
+        {sentence: TEXT.format(sentence) for sentence in sorted(shown_ids)} if with_texts else {}
+    )
     assert split in get_args(ScoredSplit)
     return Readings(
-        split, query_ids, query_ids % 2, retrieved, {sentence: sentence % 2 for sentence in sorted(ids)}, texts, shown
+        split,
+        query_ids,
+        query_ids % 2,
+        retrieved,
+        {sentence: sentence % 2 for sentence in sorted(ids)},
+        texts,
+        shown,
     )
 
 
 def _by_chance(rng: np.random.Generator, num_queries: int, k: int) -> Retrieved:
     ids = np.stack([rng.permutation(50)[:k] for _ in range(num_queries)])
-    cosines: Float32Array = -np.sort(-rng.uniform(-0.2, 1, (num_queries, k)).astype(np.float32), axis=1)
+    cosines: Float32Array = -np.sort(
+        -rng.uniform(-0.2, 1, (num_queries, k)).astype(np.float32), axis=1
+    )
     return Retrieved(ids, cosines)
 
 

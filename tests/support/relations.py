@@ -17,7 +17,20 @@ space:
   examples_per_rung: 16
 """
 
-WORDS = ("the", "wheel", "river", "stone", "market", "winter", "sings", "turns", "slowly", "green", "under", "never")
+WORDS = (
+    "the",
+    "wheel",
+    "river",
+    "stone",
+    "market",
+    "winter",
+    "sings",
+    "turns",
+    "slowly",
+    "green",
+    "under",
+    "never",
+)
 
 
 def make_rows(sizes: Sequence[tuple[int, int]], seed: int) -> list[dict[str, Any]]:
@@ -30,8 +43,14 @@ def make_rows(sizes: Sequence[tuple[int, int]], seed: int) -> list[dict[str, Any
     rows = []
     for number, (num_positives, num_negatives) in enumerate(sizes):
         positives = [text() for _ in range(num_positives)]
-        negatives = ["a shared document", *(text() for _ in range(num_negatives - 1))] if num_negatives else []
-        rows.append({"query": f"query {number} {text()}", "positives": positives, "negatives": negatives})
+        negatives = (
+            ["a shared document", *(text() for _ in range(num_negatives - 1))]
+            if num_negatives
+            else []
+        )
+        rows.append(
+            {"query": f"query {number} {text()}", "positives": positives, "negatives": negatives}
+        )
     return rows
 
 

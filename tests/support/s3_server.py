@@ -41,13 +41,20 @@ class Faults:
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         if environ["PATH_INFO"] == "/_faults":
             if environ["REQUEST_METHOD"] == "PUT":
-                self.set(**{name: float(values[0]) for name, values in parse_qs(environ["QUERY_STRING"]).items()})
+                self.set(
+                    **{
+                        name: float(values[0])
+                        for name, values in parse_qs(environ["QUERY_STRING"]).items()
+                    }
+                )
             start_response("200 OK", [("Content-Type", "text/plain")])
             return [f"{self.num_failed} {self.num_paused} {int(self.parts_left <= 0)}".encode()]
         if environ["PATH_INFO"] == "/_last_key":
             start_response("200 OK", [("Content-Type", "text/plain")])
             return [self.last_key.encode()]
-        self.last_key = environ.get("HTTP_AUTHORIZATION", "").partition("Credential=")[2].partition("/")[0]
+        self.last_key = (
+            environ.get("HTTP_AUTHORIZATION", "").partition("Credential=")[2].partition("/")[0]
+        )
         if time.monotonic() < self.outage_until or self.parts_left <= 0:
             return self.reset(environ)
         if environ["REQUEST_METHOD"] == "PUT" and "/ledger/" in environ["PATH_INFO"]:
@@ -96,7 +103,9 @@ class Faults:
     def broken(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         return self._error("500 Internal Server Error", "InternalError", environ, start_response)
 
-    def _error(self, status: str, code: str, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+    def _error(
+        self, status: str, code: str, environ: dict[str, Any], start_response: Any
+    ) -> Iterable[bytes]:
         environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         start_response(status, [("Content-Type", "application/xml")])
         return [f"<Error><Code>{code}</Code></Error>".encode()]
@@ -160,7 +169,9 @@ def s3_server() -> Iterator[S3Server]:
     """Yield a server in a separate process with an empty bucket; the environment points to it."""
     tests = Path(__file__).parents[1]
     command = [sys.executable, "-m", "support.s3_server"]
-    process = subprocess.Popen(command, cwd=tests, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    process = subprocess.Popen(
+        command, cwd=tests, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
     assert process.stdout is not None
     server = S3Server(int(process.stdout.readline()))
     before = {name: os.environ.get(name) for name in server.environment}

@@ -18,7 +18,9 @@ def stage_of(place: Path | str, data: DataConfig, seed: int = 0) -> tuple[Store,
     return store, SentencesStage(artifact, parameters, data, ingest.list_pieces(data))
 
 
-def build(place: Path | str, data: DataConfig, seed: int = 0, capacity: Capacity | None = None) -> Artifact:
+def build(
+    place: Path | str, data: DataConfig, seed: int = 0, capacity: Capacity | None = None
+) -> Artifact:
     """Build the sentences in this process without a capacity, even if they exist."""
     store, stage = stage_of(place, data, seed)
     store.remove(stage.artifact)

@@ -58,7 +58,9 @@ def write_sweep(folder: Path, model: str) -> Path:
         for suffix in ("", "_test"):
             text = text.replace(f" {name}{suffix}.parquet", f" {folder / name}{suffix}.parquet")
     path = folder / "sequence.yaml"
-    path.write_text(text.replace("model: demo", f"model: {model}") + f"storage: {{runs: {folder / 'runs'}}}\n")
+    path.write_text(
+        text.replace("model: demo", f"model: {model}") + f"storage: {{runs: {folder / 'runs'}}}\n"
+    )
     return path
 
 

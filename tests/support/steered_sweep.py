@@ -23,7 +23,11 @@ from support.sweeps import assemble, make, settings
 
 NUM_TRIALS = 8
 PART_SECONDS = 0.2  # of a rung, which has two
-OVERRIDES = {"budget__trials": str(NUM_TRIALS), "early_stopping__policy": "none", "sampler": "random"}
+OVERRIDES = {
+    "budget__trials": str(NUM_TRIALS),
+    "early_stopping__policy": "none",
+    "sampler": "random",
+}
 
 
 class SteadyTrials(FaultyTrials):

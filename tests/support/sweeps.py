@@ -25,14 +25,20 @@ from support.paths import SPACES
 REFERENCE = (0.6, 0.47)
 
 
-def settings(tmp_path: Path, space: str = "polarity", **overrides: str) -> tuple[SweepConfig, Space]:
+def settings(
+    tmp_path: Path, space: str = "polarity", **overrides: str
+) -> tuple[SweepConfig, Space]:
     document = Document.read(SPACES / f"{space}.yaml")
     for key, value in {
         "first": "[]",
         "budget__trials": "12",
         "budget__rungs": "4",
         "budget__examples_per_trial": "null",
-        **({"early_stopping__policy": "asha", "early_stopping__first_examples": "4096"} if space == "polarity" else {}),
+        **(
+            {"early_stopping__policy": "asha", "early_stopping__first_examples": "4096"}
+            if space == "polarity"
+            else {}
+        ),
         **overrides,
     }.items():
         document.override(key.replace("__", "."), value)
@@ -44,7 +50,22 @@ def make(tmp_path: Path, **overrides: str) -> tuple[Sweep, io.StringIO]:
     config, space = settings(tmp_path, **overrides)
     (tmp_path / "points").mkdir(parents=True, exist_ok=True)
     ledger = Ledger(tmp_path)
-    info = RunInfo("s", "0", "d", "m", "r", 16, "uniform", 0.5, "similarity", 12, {"dev": 9}, {"dev": 9}, ("0", "1"), 0)
+    info = RunInfo(
+        "s",
+        "0",
+        "d",
+        "m",
+        "r",
+        16,
+        "uniform",
+        0.5,
+        "similarity",
+        12,
+        {"dev": 9},
+        {"dev": 9},
+        ("0", "1"),
+        0,
+    )
     ledger.append(start_session(tmp_path, info))
     return assemble(config, space, ledger)
 
@@ -54,7 +75,9 @@ def assemble(config: SweepConfig, space: Space, ledger: Ledger) -> tuple[Sweep, 
     scheduler = make_scheduler(config, space, REFERENCE)
     study = StudyFile(ledger.folder / "study.journal", "s", scheduler.proposer)
     costs = CostTracker(config.budget, cpus=2, gpus=0.5)
-    return Sweep(config, scheduler, ledger, ConsoleDisplay(Console(file=out, width=300)), costs, study, 9), out
+    return Sweep(
+        config, scheduler, ledger, ConsoleDisplay(Console(file=out, width=300)), costs, study, 9
+    ), out
 
 
 def rung(config: TrialConfig, step: int) -> dict[str, Any]:
@@ -63,10 +86,24 @@ def rung(config: TrialConfig, step: int) -> dict[str, Any]:
 
     quality = 1 - abs(math.log10(config.learning_rate) + 4) / 4
     polarity, similarity = 0.6 + 0.08 * step * quality, 0.47 - 0.01 * step * quality
-    point = {"kind": "plain", "value": None, "split": "dev", "width": 384, "polarity_std": 0.1, "similarity_std": 0.1}
+    point = {
+        "kind": "plain",
+        "value": None,
+        "split": "dev",
+        "width": 384,
+        "polarity_std": 0.1,
+        "similarity_std": 0.1,
+    }
     point |= {"polarity": polarity, "similarity": similarity, "retention": similarity / 0.47}
     seen = step * config.examples_per_rung
-    return {"step": step, "examples_seen": seen, "seconds": 1.0 * step, "loss": 0.1, "stop": None, "points": [point]}
+    return {
+        "step": step,
+        "examples_seen": seen,
+        "seconds": 1.0 * step,
+        "loss": 0.1,
+        "stop": None,
+        "points": [point],
+    }
 
 
 def play(sweep: Sweep, finish: bool = True) -> list[TrialConfig]:
@@ -75,7 +112,8 @@ def play(sweep: Sweep, finish: bool = True) -> list[TrialConfig]:
         number, config = proposal
         sweep.place(number)
         for step in range(
-            sweep.progress.steps_done(number) + 1, sweep.config.budget.rungs_of(config.examples_per_rung) + 1
+            sweep.progress.steps_done(number) + 1,
+            sweep.config.budget.rungs_of(config.examples_per_rung) + 1,
         ):
             (sweep.run.path / "points" / point_name(number, step)).mkdir()
             if sweep.record_rung(number, rung(config, step)):

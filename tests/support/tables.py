@@ -22,9 +22,19 @@ GRID: Mapping[tuple[str, float | None], list[Pair]] = {
 
 
 def trial(
-    loss: str, margin: float | None, scores: Iterable[Pair], status: str = "completed", **others: Any
+    loss: str,
+    margin: float | None,
+    scores: Iterable[Pair],
+    status: str = "completed",
+    **others: Any,
 ) -> StoredTrial:
-    config = {"loss": loss, "margin": margin, "scale": None if margin else 20.0, "examples_per_rung": 2048, **others}
+    config = {
+        "loss": loss,
+        "margin": margin,
+        "scale": None if margin else 20.0,
+        "examples_per_rung": 2048,
+        **others,
+    }
     return StoredTrial(config, status, "", list(scores))
 
 
@@ -34,7 +44,12 @@ def grid(**others: Any) -> list[StoredTrial]:
 
 
 def write_run(
-    folder: Path, trials: Iterable[StoredTrial], *, test_of: Iterable[Point] = (), config: str = "", **info: Any
+    folder: Path,
+    trials: Iterable[StoredTrial],
+    *,
+    test_of: Iterable[Point] = (),
+    config: str = "",
+    **info: Any,
 ) -> Path:
     """Write a run and return its folder; ``config`` is the content of config.yaml, ``info`` overrides INFO."""
     folder.mkdir(parents=True)
@@ -80,4 +95,6 @@ def check_latex(text: str) -> None:
     for line in body.splitlines():
         if line.endswith(r" \\"):
             assert len(re.findall(r"(?<!\\)&", line)) == len(columns) - 1, line
-            assert not line.lstrip().startswith(("[", "*")), "what follows the end of a row would be its option"
+            assert not line.lstrip().startswith(("[", "*")), (
+                "what follows the end of a row would be its option"
+            )

@@ -32,7 +32,10 @@ ADVICE = "CUDA error: an illegal memory access was encountered\nFor debugging co
     [
         (raised("wrong"), "ValueError: wrong"),
         (raised(ADVICE), "ValueError: CUDA error: an illegal memory access was encountered"),
-        (raised_from_another(ADVICE), "RuntimeError: CUDA error: an illegal memory access was encountered"),
+        (
+            raised_from_another(ADVICE),
+            "RuntimeError: CUDA error: an illegal memory access was encountered",
+        ),
         (
             f"ray::ImplicitFunc.train() (pid=1)\n{raised(ADVICE)[35:]}",
             "ValueError: CUDA error: an illegal memory access was encountered",

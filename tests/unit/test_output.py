@@ -22,13 +22,21 @@ from raysweep.output import (
 ANY_TEXT = st.text(st.characters(codec=None), max_size=40)
 
 WORDS = "[bold]a task with a name that is wider than a terminal[/bold]"
-NARROW = TextTable(("task", "score"), ((WORDS, "63.016"),), frozenset({"task"}), title="A title", caption="A caption")
+NARROW = TextTable(
+    ("task", "score"),
+    ((WORDS, "63.016"),),
+    frozenset({"task"}),
+    title="A title",
+    caption="A caption",
+)
 WIDE = TextTable(("task", "score"), ((WORDS * 2, "63.016"),), frozenset({"task"}))
 
 
 def printed(*tables: TextTable, width: int, terminal: bool = True) -> str:
     out = io.StringIO()
-    print_table(*tables, console=Console(file=out, width=width, force_terminal=terminal, color_system=None))
+    print_table(
+        *tables, console=Console(file=out, width=width, force_terminal=terminal, color_system=None)
+    )
     return out.getvalue()
 
 
@@ -60,7 +68,11 @@ def test_tables_escape_control_characters() -> None:
 def test_csv_quotes_cells_and_leaves_none_empty() -> None:
     rows = [["a,b", None, 1.5], ['"', "\n", 2]]
     text = csv_text(("x", "y", "z"), rows)
-    assert list(csv.reader(io.StringIO(text))) == [["x", "y", "z"], ["a,b", "", "1.5"], ['"', "\n", "2"]]
+    assert list(csv.reader(io.StringIO(text))) == [
+        ["x", "y", "z"],
+        ["a,b", "", "1.5"],
+        ['"', "\n", "2"],
+    ]
 
 
 @given(ANY_TEXT)
@@ -74,7 +86,9 @@ def test_control_characters_are_escaped_and_other_text_is_kept(text: str) -> Non
 
 @given(ANY_TEXT)
 def test_a_line_has_no_line_ends_and_html_has_no_markup(text: str) -> None:
-    assert len(escape_line(text).splitlines()) <= 1 and not re.search("[\x00-\x1f\x7f-\x9f]", escape_line(text))
+    assert len(escape_line(text).splitlines()) <= 1 and not re.search(
+        "[\x00-\x1f\x7f-\x9f]", escape_line(text)
+    )
     assert not set(escape_html(text)) & set("<>\"'")
 
 

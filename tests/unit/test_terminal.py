@@ -82,7 +82,9 @@ def test_a_long_status_wraps_on_a_terminal() -> None:
     assert all(word in out.getvalue() for word in text.split())
 
 
-def test_output_of_libraries_goes_to_the_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_output_of_libraries_goes_to_the_log(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     with working() as (display, log):
         os.write(1, b"chatter from C++\n")
         temporary = log.path
@@ -103,7 +105,9 @@ def test_a_quiet_display_shows_only_warnings(capfd: pytest.CaptureFixture[str]) 
     assert capfd.readouterr() == ("", "warning: beware\n")
 
 
-def test_a_verbose_display_also_shows_the_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_verbose_display_also_shows_the_log(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "run.log"
     with working(Verbosity(is_verbose=True)) as (display, log):
         os.write(1, b"before the move\n\x1b[36m(worker)\x1b[0m [in color]\n")
@@ -120,7 +124,9 @@ def test_a_verbose_display_also_shows_the_log(tmp_path: Path, capfd: pytest.Capt
 
 
 @pytest.mark.parametrize(
-    ("level", "logged"), [(None, ["warning"]), ("info", ["info", "warning"]), ("error", [])], ids=str
+    ("level", "logged"),
+    [(None, ["warning"]), ("info", ["info", "warning"]), ("error", [])],
+    ids=str,
 )
 def test_log_level_selects_records(level: str | None, logged: list[str], tmp_path: Path) -> None:
     code = (
@@ -132,7 +138,9 @@ def test_log_level_selects_records(level: str | None, logged: list[str], tmp_pat
         "logging.getLogger('library').info('after the work')\n"
     )
     path = tmp_path / "run.log"
-    done = subprocess.run([sys.executable, "-c", code, str(path)], timeout=120, check=True, capture_output=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)], timeout=120, check=True, capture_output=True
+    )
     assert (done.stdout, done.stderr) == (b"", b"")
     assert [line.rpartition(" ")[2] for line in path.read_text().splitlines()] == logged
 

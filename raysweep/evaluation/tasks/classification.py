@@ -114,9 +114,13 @@ class Classifier:
         means = np.mean(shares, axis=0)
         return STRENGTHS[int(means.argmax())]
 
-    def _split(self, rows: Rows, num_folds: int) -> Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]:
+    def _split(
+        self, rows: Rows, num_folds: int
+    ) -> Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]:
         folds = StratifiedKFold(num_folds, shuffle=True, random_state=self.seed)
-        split: Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]] = folds.split(rows.embeddings, rows.labels)
+        split: Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]] = folds.split(
+            rows.embeddings, rows.labels
+        )
         return split
 
     def _answers(self, train: Rows, test: Rows, strengths: Sequence[float]) -> Iterator[Flags]:

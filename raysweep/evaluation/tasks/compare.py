@@ -162,7 +162,9 @@ def sentence_key(sentence: str) -> str:
     return "".join(filter(str.isalnum, folded))
 
 
-def find_shared(data: TunedOn, sentences: Iterable[str], advance: Advance = lambda done, total, unit: None) -> set[str]:
+def find_shared(
+    data: TunedOn, sentences: Iterable[str], advance: Advance = lambda done, total, unit: None
+) -> set[str]:
     """Return the keys of the sentences that occur in the data, which is read once, in bounded memory.
 
     ``advance`` is called with the number of rows read.
@@ -202,7 +204,9 @@ class Overlap:
         def is_shared(sentences: Sequence[str]) -> Flags:
             return np.array([sentence_key(sentence) in shared for sentence in sentences], bool)
 
-        num_shared = {part: int(is_shared(sentences).sum()) for part, sentences in task.sentences.items()}
+        num_shared = {
+            part: int(is_shared(sentences).sum()) for part, sentences in task.sentences.items()
+        }
         if isinstance(task, ScoredPairs):
             return cls(data, num_shared, ~(is_shared(task.first) | is_shared(task.second)))
         return cls(data, num_shared, ~is_shared(task.tested.texts))
@@ -228,7 +232,11 @@ class Comparison:
 
 
 def compare(
-    models: Sequence[str], specifications: Sequence[str], tuned_on: Sequence[str], settings: Settings, display: Display
+    models: Sequence[str],
+    specifications: Sequence[str],
+    tuned_on: Sequence[str],
+    settings: Settings,
+    display: Display,
 ) -> Comparison:
     """Score every model on every task, specified as in :mod:`raysweep.evaluation.tasks.tasks`.
 
@@ -241,7 +249,9 @@ def compare(
     for name, count in Counter(models).items():
         if count > 1:
             raise InputError(f"MODEL: {name!r} is given {count} times; allowed: each model once")
-        configs[name] = EncoderConfig(name=name, prompt=settings.prompt, precision=settings.precision)
+        configs[name] = EncoderConfig(
+            name=name, prompt=settings.prompt, precision=settings.precision
+        )
     _check_packages(configs, specifications, tuned_on)
     folders = {name: locate_evaluated(config, display).folder for name, config in configs.items()}
     all_tasks = tasks.read(specifications, settings.columns, settings.num_folds)
@@ -295,7 +305,9 @@ def _warn(task: Task, settings: Settings, display: Display) -> None:
     if unknown_labels:
         num_rows = len(unknown_labels)
         example = unknown_labels[0]
-        display.warn(f"{task.name}: {num_rows} rows of test have labels that are not in train, such as {example!r}")
+        display.warn(
+            f"{task.name}: {num_rows} rows of test have labels that are not in train, such as {example!r}"
+        )
 
 
 def _tuning_data(
@@ -316,7 +328,9 @@ def _tuning_data(
         if key not in data_by_sources:
             data = TunedOn(provenance.tuned_on, provenance.text_column, provenance.subset)
             if problem := _problem(data):
-                display.warn(f"{model}: tuned on {data.name}, which is not compared with the tasks: {problem}")
+                display.warn(
+                    f"{model}: tuned on {data.name}, which is not compared with the tasks: {problem}"
+                )
                 continue
             data_by_sources[key] = data
         data_by_sources[key] = data_by_sources[key].with_model(model)
@@ -325,7 +339,9 @@ def _tuning_data(
 
 def _problem(data: TunedOn) -> str:
     """Return why data that a model names cannot be read, or "" if it can be."""
-    if any(map(_is_remote, data.source)):  # models are untrusted: they must not trigger network requests
+    if any(
+        map(_is_remote, data.source)
+    ):  # models are untrusted: they must not trigger network requests
         return "not on this machine; to read it anyway, pass --tuned-on"
     try:
         data.check()
@@ -343,7 +359,9 @@ def _absolute(source: str) -> str:
     return str(expand_home(source).absolute()) if is_path else source
 
 
-def _outcome(model: str, embedded: Embedded, task: Task, settings: Settings, display: Display) -> Outcome:
+def _outcome(
+    model: str, embedded: Embedded, task: Task, settings: Settings, display: Display
+) -> Outcome:
     if isinstance(task, ScoredPairs):
         similarities = embedded.similarities(task.first, task.second)
         return Correlated(task.gold, similarities)

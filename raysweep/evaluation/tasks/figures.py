@@ -84,7 +84,9 @@ def as_csv(compared: Comparison) -> str:
         for model, outcome in results.outcomes.items():
             shared = {"task": results.task.name, "kind": _kind(results), "model": model}
             score = outcome.score()
-            rows.append({**shared, **_score_as_json(score), "rows": "all", "fold_std": _fold_std(outcome)})
+            rows.append(
+                {**shared, **_score_as_json(score), "rows": "all", "fold_std": _fold_std(outcome)}
+            )
             for overlap in results.overlaps:
                 score = outcome.score(overlap.is_unseen)
                 subset = f"not in {overlap.data.name}"
@@ -98,7 +100,9 @@ def _task_as_json(results: TaskResults) -> dict[str, Any]:
         "task": results.task.name,
         "kind": _kind(results),
         "sentences": {part: len(sentences) for part, sentences in results.task.sentences.items()},
-        "shared": [{"data": overlap.data.name, **overlap.num_shared} for overlap in results.overlaps],
+        "shared": [
+            {"data": overlap.data.name, **overlap.num_shared} for overlap in results.overlaps
+        ],
         "scores": [_scores_as_json(model, results) for model in results.outcomes],
     }
 

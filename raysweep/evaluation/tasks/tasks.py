@@ -78,7 +78,9 @@ def read(specifications: Sequence[str], columns: Columns, num_folds: int) -> lis
     tasks = [_read(specification, columns, num_folds) for specification in specifications]
     for name, count in Counter(task.name for task in tasks).items():
         if count > 1:
-            raise InputError(f"--tasks: {count} tasks are called {name!r}; allowed: different names, as in NAME=FILE")
+            raise InputError(
+                f"--tasks: {count} tasks are called {name!r}; allowed: different names, as in NAME=FILE"
+            )
     return tasks
 
 
@@ -145,7 +147,9 @@ def _holds_pairs(piece: sources.Piece, columns: Columns) -> bool:
     raise InputError(f"{piece.name}: has {kinds}; the columns are {listed}")
 
 
-def _read_labeled(name: str, pieces: Mapping[str, Sequence[sources.Piece]], columns: Columns) -> Classification:
+def _read_labeled(
+    name: str, pieces: Mapping[str, Sequence[sources.Piece]], columns: Columns
+) -> Classification:
     """Read the labeled sentences of each part."""
     parts: dict[str, Labeled] = {}
     spellings: set[tuple[str, str]] = set()
@@ -167,10 +171,16 @@ def _check(task: Classification, num_folds: int) -> None:
     counts = Counter(fitted.labels).most_common()
     if len(counts) == 1:
         only_label, _ = counts[0]
-        raise InputError(f"{task.name}: every row has the label {only_label!r}; a classifier needs two classes")
+        raise InputError(
+            f"{task.name}: every row has the label {only_label!r}; a classifier needs two classes"
+        )
     if not task.is_split and len(fitted.labels) < num_folds:
-        raise InputError(f"{task.name}: has {len(fitted.labels)} rows, fewer than the {num_folds} folds")
-    min_rows = max(num_folds, 2 * NUM_INNER_FOLDS)  # of two classes, so that all inner folds train on both
+        raise InputError(
+            f"{task.name}: has {len(fitted.labels)} rows, fewer than the {num_folds} folds"
+        )
+    min_rows = max(
+        num_folds, 2 * NUM_INNER_FOLDS
+    )  # of two classes, so that all inner folds train on both
     if task.is_split:
         min_rows = 1 if "dev" in task.parts else NUM_INNER_FOLDS
     second_label, num_rows = counts[1]
@@ -181,4 +191,6 @@ def _check(task: Classification, num_folds: int) -> None:
         )
     tested_labels = task.tested.labels
     if set(fitted.labels).isdisjoint(tested_labels):
-        raise InputError(f"{task.name}: no row of test has a label of train; test has {tested_labels[0]!r}")
+        raise InputError(
+            f"{task.name}: no row of test has a label of train; test has {tested_labels[0]!r}"
+        )

@@ -24,8 +24,13 @@ def comparison_sections(comparison: SideBySide, png: bytes) -> list[str]:
     definitions = paragraph(scores_text(comparison.sides[0].summary.results.info))
     chart = '<div class="scripted" id="fronts-chart" hidden></div>'
     image = f"<noscript>{figure(png, front_title(comparison.goals))}</noscript>"
-    points = details("All points of the fronts", table(point_table(comparison), "Points of the fronts", "fit"))
-    parts = [note_list(notes(comparison)), section("fronts", "Fronts", definitions, chart, image, points)]
+    points = details(
+        "All points of the fronts", table(point_table(comparison), "Points of the fronts", "fit")
+    )
+    parts = [
+        note_list(notes(comparison)),
+        section("fronts", "Fronts", definitions, chart, image, points),
+    ]
     for title, content in sections(comparison):
         name = title.lower().replace(" ", "-")
         parts.append(section(name, title, table(content, title, "fit")))
@@ -59,7 +64,8 @@ def _side_values(side: Side, comparison: SideBySide) -> Json:
     for split in comparison.splits:
         points = side.front.on(split)
         fronts[split] = [
-            {"name": point.name, "value": [scaled(point[goals.s]), scaled(point[goals.p])]} for point in points
+            {"name": point.name, "value": [scaled(point[goals.s]), scaled(point[goals.p])]}
+            for point in points
         ]
     return {"label": escape_controls(side.label), "knee": knee, "fronts": fronts}
 
@@ -67,4 +73,7 @@ def _side_values(side: Side, comparison: SideBySide) -> Json:
 def _common_limits(comparison: SideBySide, split: ScoredSplit) -> Json:
     """Return the oracle front and the reference from the first run that stores them; they are the same for all."""
     limits = [compared_points(side.summary, split) for side in comparison.sides]
-    return {name: next((each[name] for each in limits if each[name]), None) for name in ("oracle", "reference")}
+    return {
+        name: next((each[name] for each in limits if each[name]), None)
+        for name in ("oracle", "reference")
+    }

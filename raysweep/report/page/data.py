@@ -45,14 +45,20 @@ def page_data(summary: Summary, readings: Readings | None) -> Json:
         "common": common_values(trials),
         "points": shown_points.columns(keys),
         "trials": trial_values(summary, indices),
-        "members": [member_values(member, indices[member.dev], summary) for member in summary.members],
+        "members": [
+            member_values(member, indices[member.dev], summary) for member in summary.members
+        ],
         "limits": {split: compared_points(summary, split) for split in SPLITS},
-        "readings": None if readings is None else reading_values(readings, members, info.label_names),
+        "readings": None
+        if readings is None
+        else reading_values(readings, members, info.label_names),
         "isRunning": results.status == "running" and results.has_driver is not False,
     }
 
 
-def reading_values(readings: Readings, members: Iterable[Point], label_names: Sequence[str]) -> Json:
+def reading_values(
+    readings: Readings, members: Iterable[Point], label_names: Sequence[str]
+) -> Json:
     """Return queries, the sentences retrieved by the reference and each member, and each sentence's text once.
 
     ``retrieved`` holds, for each point and query, the indices of sentences, best first, and their cosines under the

@@ -62,7 +62,9 @@ def render_comparison(comparison: SideBySide, png: bytes) -> bytes:
     title = f"raysweep: {', '.join(side.label for side in comparison.sides)}"
     body = join(comparison_sections(comparison, png))
     data = embedded_json(comparison_data(comparison))
-    return document(title, comparison_header(comparison), body, data, Assets.read(COMPARISON_SCRIPTS))
+    return document(
+        title, comparison_header(comparison), body, data, Assets.read(COMPARISON_SCRIPTS)
+    )
 
 
 def document(title: str, top: str, body: str, data: str, assets: "Assets") -> bytes:

@@ -35,7 +35,9 @@ def member_table(summary: Summary) -> str:
         minimum = minima.get(column)
         limit = "" if minimum is None else f" ≥\N{NO-BREAK SPACE}{show(minimum)}"
         columns.append(column + limit)
-    with_limits = dataclasses.replace(content, columns=tuple(columns), rows=(*knee_rows, *other_rows))
+    with_limits = dataclasses.replace(
+        content, columns=tuple(columns), rows=(*knee_rows, *other_rows)
+    )
     return table(with_limits, TITLE, "members")
 
 
@@ -97,7 +99,9 @@ def _missed(name: str, score: float, minimum: float) -> str:
     return f"{name} ≥ {limit_text} ({score_text})"
 
 
-def _intervals(member: Member, front: FrontUncertainty | None, keys: Mapping[str, str], goals: Goals) -> Json:
+def _intervals(
+    member: Member, front: FrontUncertainty | None, keys: Mapping[str, str], goals: Goals
+) -> Json:
     """Return a member's stability and the intervals of its scores, both on the split of ``front``.
 
     The result is empty if per-query scores are not stored.

@@ -24,7 +24,11 @@ def next_steps(summary: Summary) -> str:
     for step in steps(summary):
         command = f'<code class="command">{escape_html(step.command)}</code>'
         items.append(f"<li>{paragraph(step.text)}{command}</li>")
-    return section("next", "What to do next", f'<ul class="card steps">{join(items)}</ul>') if items else ""
+    return (
+        section("next", "What to do next", f'<ul class="card steps">{join(items)}</ul>')
+        if items
+        else ""
+    )
 
 
 def steps(summary: Summary) -> Iterator[Step]:
@@ -35,13 +39,22 @@ def steps(summary: Summary) -> Iterator[Step]:
     results = summary.results
     floors = [front.floor for front in summary.uncertainty.values()]
     if any(floor and floor.is_better for floor in floors) and (command := probe_command(summary)):
-        yield Step("Export the probe, which needs no training and is better than the front:", command)
-    yield Step(f"Export the knee, trial {knee.trial} at rung {knee.step}:", export_command(summary, knee.name))
+        yield Step(
+            "Export the probe, which needs no training and is better than the front:", command
+        )
+    yield Step(
+        f"Export the knee, trial {knee.trial} at rung {knee.step}:",
+        export_command(summary, knee.name),
+    )
     p, s = summary.goals.headings
     limit = math.floor(100 * knee[summary.goals.s])
     condition = f"{summary.goals.s} >= {limit}"
     show = format_command("show", results.folder, "--where", condition, "--best", summary.goals.p)
-    yield Step(f"Look at another trade-off, such as the highest {p} with {s} of at least {limit}:", show)
+    yield Step(
+        f"Look at another trade-off, such as the highest {p} with {s} of at least {limit}:", show
+    )
     if results.status != "running":
         options = resume_options(results) or ["--trials", str(2 * results.info.num_trials)]
-        yield Step("Continue the sweep with a larger budget:", format_resume(results.folder, *options))
+        yield Step(
+            "Continue the sweep with a larger budget:", format_resume(results.folder, *options)
+        )

@@ -46,7 +46,9 @@ def score_texts(keys: Mapping[str, str]) -> list[Json]:
     texts: list[Json] = []
     for key, name in keys.items():
         spec = spec_of(name)
-        texts.append({"key": key, "heading": spec.heading, "label": spec.label, "title": spec.title})
+        texts.append(
+            {"key": key, "heading": spec.heading, "label": spec.label, "title": spec.title}
+        )
     return texts
 
 
@@ -65,7 +67,11 @@ class ShownPoints:
     @classmethod
     def of(cls, summary: Summary) -> "ShownPoints":
         """Return up to ``MAX_POINTS`` points: the front, each trial's best, and an even sample of the others."""
-        stored = [point for point in summary.results.points if point.split == "dev" and point.trial is not None]
+        stored = [
+            point
+            for point in summary.results.points
+            if point.split == "dev" and point.trial is not None
+        ]
         num_stored = len(stored)
         if num_stored <= MAX_POINTS:
             return cls(tuple(stored), num_stored)

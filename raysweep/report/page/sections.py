@@ -41,7 +41,13 @@ from raysweep.report.tables import (
     show_share,
     trial_counts,
 )
-from raysweep.report.texts import CERTAINTY_TEXT, CORRECTED, front_title, objective_text, scores_text
+from raysweep.report.texts import (
+    CERTAINTY_TEXT,
+    CORRECTED,
+    front_title,
+    objective_text,
+    scores_text,
+)
 from raysweep.report.trust import trust_sentences
 from raysweep.report.watched_trials import last_rungs, tensor_table
 from raysweep.results.readings import Readings
@@ -94,7 +100,10 @@ def sections(material: Material) -> list[str]:
         next_steps(summary),
         _readings(material),
         _certainty(summary),
-        *(_table_section(content, picture=_picture(material, content)) for content in evaluation_sections(summary)),
+        *(
+            _table_section(content, picture=_picture(material, content))
+            for content in evaluation_sections(summary)
+        ),
         _watched(material),
         _curves(material),
         _hyperparameters(summary),
@@ -122,7 +131,11 @@ def _table_section(content: TableSection, name: str = "", picture: str = "") -> 
     paragraphs = [paragraph(text) for text in content.paragraphs]
     style = "" if title == "Baselines" else "fit"
     return section(
-        name or title.lower().replace(" ", "-"), title, *paragraphs, picture, table(content.table, title, style)
+        name or title.lower().replace(" ", "-"),
+        title,
+        *paragraphs,
+        picture,
+        table(content.table, title, style),
     )
 
 
@@ -207,7 +220,9 @@ def _front(material: Material) -> str:
     image = figure(material.front_png, front_title(summary.goals))
     picture = f"<noscript>{image}</noscript>"
     if not summary.members:
-        return section("front", "Front", paragraph("No rung finished, so the front is empty."), picture)
+        return section(
+            "front", "Front", paragraph("No rung finished, so the front is empty."), picture
+        )
     hint = "Hover over a mark to see its configuration, and click it to pin it."
     keys = "left and right arrows move along the front, up and down arrows through the rungs of a trial"
     chart = script_element("front-chart", hint, keys)
@@ -238,7 +253,9 @@ def _certainty(summary: Summary) -> str:
         return ""
     sentences = [paragraph(sentence) for sentence in trust_sentences(summary)]
     intervals = table(content, "Intervals and stability of front members")
-    return section("certainty", "Certainty", *sentences, intervals, paragraph(CERTAINTY_TEXT, "soft"))
+    return section(
+        "certainty", "Certainty", *sentences, intervals, paragraph(CERTAINTY_TEXT, "soft")
+    )
 
 
 def _watched(material: Material) -> str:
@@ -247,9 +264,18 @@ def _watched(material: Material) -> str:
     content = watched_section(material.summary)
     picture = figure(material.watched_png, "Relative improvement of PND by learning rate")
     tensors = tensor_table(last_rungs(material.summary.results.watched))
-    changed = details("Parameter tensors that changed most", table(tensors, "Changed tensors", "fit"))
+    changed = details(
+        "Parameter tensors that changed most", table(tensors, "Changed tensors", "fit")
+    )
     paragraphs = [paragraph(text) for text in content.paragraphs]
-    return section("watched", content.title, *paragraphs, picture, table(content.table, content.title, "fit"), changed)
+    return section(
+        "watched",
+        content.title,
+        *paragraphs,
+        picture,
+        table(content.table, content.title, "fit"),
+        changed,
+    )
 
 
 def _curves(material: Material) -> str:
@@ -276,7 +302,9 @@ def _hyperparameters(summary: Summary) -> str:
     parallel_keys = "left and right arrows move from trial to trial, up and down arrows in order of the objective"
     parallel = script_element("parallel-chart", parallel_text, parallel_keys)
     slices_text = "The best point of each trial on dev, against one parameter at a time."
-    slices_keys = "left and right arrows move along the parameter, up and down arrows along the score"
+    slices_keys = (
+        "left and right arrows move along the parameter, up and down arrows along the score"
+    )
     slices = script_element("slices-chart", slices_text, slices_keys)
     return join(
         [
@@ -294,14 +322,21 @@ def _importance(material: Material) -> str:
             f"Importance is shown once {MIN_TRIALS} trials have at least {MIN_RUNGS} rungs; "
             f"{importance.num_missing} are missing."
         )
-        return section("importance", "Importance", paragraph(text)) if material.summary.trials else ""
+        return (
+            section("importance", "Importance", paragraph(text)) if material.summary.trials else ""
+        )
     content = importance_table(importance.shares)
-    return section("importance", "Importance", paragraph(IMPORTANCE_TEXT), content) if content else ""
+    return (
+        section("importance", "Importance", paragraph(IMPORTANCE_TEXT), content) if content else ""
+    )
 
 
 def importance_table(importances: Mapping[str, Mapping[str, Share]]) -> str:
     """Return a table of parameters, sorted by decreasing share of the objective's variance; empty without shares."""
-    all_names = [*importances.get("objective", ()), *itertools.chain.from_iterable(importances.values())]
+    all_names = [
+        *importances.get("objective", ()),
+        *itertools.chain.from_iterable(importances.values()),
+    ]
     names = dict.fromkeys(all_names)  # ordered, distinct
     if not names:
         return ""
@@ -335,17 +370,19 @@ def _trials(summary: Summary) -> str:
     text = f"All {len(summary.trials)} trials, each with the dev scores of its best point under the objective."
     if summary.results.info.constraints:
         text += " Parentheses mark points that miss a constraint."
-    return section("trials", "Trials", paragraph(text), script_element("trials-filter"), trial_table(summary))
+    return section(
+        "trials", "Trials", paragraph(text), script_element("trials-filter"), trial_table(summary)
+    )
 
 
 def _settings(material: Material) -> str:
     origin = material.origin
     parts = [table(settings_table(material.summary), "Settings", "fit")]
     if origin.identities:
-        rows = TextTable(("input", "fingerprint"), origin.identities, frozenset({"input", "fingerprint"}))
-        text = (
-            "Fingerprints are hashes of data, weights and parameters. Runs with equal fingerprints used equal inputs."
+        rows = TextTable(
+            ("input", "fingerprint"), origin.identities, frozenset({"input", "fingerprint"})
         )
+        text = "Fingerprints are hashes of data, weights and parameters. Runs with equal fingerprints used equal inputs."
         parts += [paragraph(text), table(rows, "Fingerprints", "fit")]
     if origin.configuration:
         content = f'<pre class="scroll long" tabindex="0">{escape_html(origin.configuration)}</pre>'

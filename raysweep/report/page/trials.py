@@ -76,7 +76,10 @@ def common_values(trials: Sequence[Trial]) -> Json:
 
 def statuses() -> list[Json]:
     """Return all statuses with their signs and descriptions, in legend order."""
-    return [{"standing": str(name), "sign": style.sign, "words": style.legend} for name, style in STATUS_STYLES.items()]
+    return [
+        {"standing": str(name), "sign": style.sign, "words": style.legend}
+        for name, style in STATUS_STYLES.items()
+    ]
 
 
 def trial_values(summary: Summary, indices: Mapping[Point, int]) -> list[Json]:
@@ -90,7 +93,9 @@ def trial_values(summary: Summary, indices: Mapping[Point, int]) -> list[Json]:
     for trial_summary in summary.trials:
         trial, best = trial_summary.trial, trial_summary.best
         rungs = []
-        evaluated = zip(trial_summary.rungs, trial_summary.objectives, trial_summary.best_points, strict=True)
+        evaluated = zip(
+            trial_summary.rungs, trial_summary.objectives, trial_summary.best_points, strict=True
+        )
         for rung, objective, point in evaluated:
             scores = [scaled(objective), *(scaled(point.get(name)) for name in score_names)]
             rungs.append([rung.examples_seen, *scores])
@@ -130,7 +135,11 @@ BEFORE_SCORES = (
     Column("status", "status", is_text=True),  # followed by the reason
     Column("objective", "objective"),
 )
-AFTER_SCORES = (Column("rungs", "rungs"), Column("examples", "examples"), Column("seconds", "seconds"))
+AFTER_SCORES = (
+    Column("rungs", "rungs"),
+    Column("examples", "examples"),
+    Column("seconds", "seconds"),
+)
 
 
 def trial_table(summary: Summary) -> str:
@@ -150,7 +159,8 @@ def trial_table(summary: Summary) -> str:
         heads.append(f"<th {attributes}>{escape_html(column.name)}</th>")
     head = "".join(heads)
     body = "".join(
-        _trial_row(trial_summary, names, columns, tuple(scores.values())) for trial_summary in summary.trials
+        _trial_row(trial_summary, names, columns, tuple(scores.values()))
+        for trial_summary in summary.trials
     )
     content = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
     box = scroll_box(f'<table id="trial-sheet">{content}</table>', "Table of trials", is_long=True)
@@ -158,7 +168,10 @@ def trial_table(summary: Summary) -> str:
 
 
 def _trial_row(
-    trial_summary: TrialSummary, names: Sequence[str], columns: Sequence[Column], scores: Sequence[str]
+    trial_summary: TrialSummary,
+    names: Sequence[str],
+    columns: Sequence[Column],
+    scores: Sequence[str],
 ) -> str:
     trial, rungs = trial_summary.trial, trial_summary.rungs
     examples = f"{rungs[-1].examples_seen:,}" if rungs else ABSENT
@@ -254,5 +267,7 @@ def stopping_text(summary: Summary) -> str:
     saved_seconds = summary.account.total.saved_seconds
     if saved_seconds:
         sentences.append(f"Early stopping saved about {saved_seconds:,.0f} trial-seconds.")
-    sentences.append("Each row counts the trials evaluated at a rung and, by status, those that reached no later rung.")
+    sentences.append(
+        "Each row counts the trials evaluated at a rung and, by status, those that reached no later rung."
+    )
     return " ".join(sentences)

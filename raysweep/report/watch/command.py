@@ -21,7 +21,11 @@ Sleep = Callable[[float], None]
 
 
 def watch(
-    run: Folder, console: Console, seconds: float, sleep: Sleep = time.sleep, now: Callable[[], float] = time.monotonic
+    run: Folder,
+    console: Console,
+    seconds: float,
+    sleep: Sleep = time.sleep,
+    now: Callable[[], float] = time.monotonic,
 ) -> None:
     """Show a run every ``seconds`` until it has no driver.
 
@@ -33,7 +37,9 @@ def watch(
     """
     views = _views(run, seconds, sleep, Clock(now))
     if console.is_terminal:
-        with Live(console=console, auto_refresh=False, transient=True, vertical_overflow="crop") as live:
+        with Live(
+            console=console, auto_refresh=False, transient=True, vertical_overflow="crop"
+        ) as live:
             for view in views:
                 live.update(view.render(console.width, console.height), refresh=True)
     else:
@@ -58,7 +64,13 @@ def state_as_json(run: Folder) -> dict[str, Any]:
         InputError: If there is no run, or if it is damaged.
     """
     moment = look(run, GrowingLedger(run), Clock())
-    state: dict[str, Any] = {"state": moment.state, "reason": None, "stage": None, "trials": {}, "budget_trials": None}
+    state: dict[str, Any] = {
+        "state": moment.state,
+        "reason": None,
+        "stage": None,
+        "trials": {},
+        "budget_trials": None,
+    }
     state |= {"hypervolume": None, "front": []}
     results = moment.results
     if results is None:

@@ -70,8 +70,12 @@ class Clock:
     """The running time of a sweep, extrapolated from its last event with a local clock."""
 
     now: Callable[[], float] = time.monotonic
-    _at: float = field(default=-1.0, init=False)  # time of the last timed event, in seconds of the sweep
-    _seen_at: float = field(default=0.0, init=False)  # when that event was first seen, in the time of ``now``
+    _at: float = field(
+        default=-1.0, init=False
+    )  # time of the last timed event, in seconds of the sweep
+    _seen_at: float = field(
+        default=0.0, init=False
+    )  # when that event was first seen, in the time of ``now``
 
     def seconds(self, events: list[Event], *, is_running: bool) -> float:
         """Return the running time of a sweep with these events, or the time of its last event unless it ``is_running``."""
@@ -88,7 +92,9 @@ def look(run: Folder, ledger: GrowingLedger, clock: Clock) -> Moment:
     Raises:
         InputError: If there is no run, if it is damaged, or if it ended before the sweep started.
     """
-    has_driver = is_held(run, LEDGER)  # checked first, so that a ledger without a driver is final when it is read
+    has_driver = is_held(
+        run, LEDGER
+    )  # checked first, so that a ledger without a driver is final when it is read
     try:
         ledger.read()
     except FileNotFoundError:
@@ -96,19 +102,25 @@ def look(run: Folder, ledger: GrowingLedger, clock: Clock) -> Moment:
             return Moment(None, has_driver)
         raise no_run(run) from None
     if has_driver is False:
-        load_events(run)  # the ledger is final, so it must contain every event that the run's other files depend on
+        load_events(
+            run
+        )  # the ledger is final, so it must contain every event that the run's other files depend on
     events = ledger.events
     has_started = any(isinstance(event, SessionStarted) for event in events)
     if has_driver and not has_started:
         return Moment(None, has_driver)
     results = build_results(events, run, has_driver)
-    is_clock_stopped = results.is_paused or (results.stage is not None and results.stage.name == "guards")
+    is_clock_stopped = results.is_paused or (
+        results.stage is not None and results.stage.name == "guards"
+    )
     is_running = has_driver is True and results.status == "running" and not is_clock_stopped
     seconds = clock.seconds(events, is_running=is_running)
     return Moment(results, has_driver, seconds)
 
 
-def changes(run: Folder, seconds: float, sleep: Callable[[float], None] = time.sleep) -> Iterator[Moment]:
+def changes(
+    run: Folder, seconds: float, sleep: Callable[[float], None] = time.sleep
+) -> Iterator[Moment]:
     """Look at a run every ``seconds`` until it has no driver, and yield each moment with new results.
 
     Nothing is yielded before the first session starts, or for a run that has ended.

@@ -43,7 +43,9 @@ class Axis:
         return min(self.num_cells - 1, max(0, int(share * self.num_cells)))
 
 
-def scatter(layers: Sequence[Layer], width: int, height: int, headings: tuple[str, str] = ("P", "S")) -> list[str]:
+def scatter(
+    layers: Sequence[Layer], width: int, height: int, headings: tuple[str, str] = ("P", "S")
+) -> list[str]:
     """Return the lines of a plot, ``width`` characters wide and ``height`` lines high.
 
     P increases upwards and S to the right, both x100, with ``headings`` at the ends of the axes. In a cell with several

@@ -13,7 +13,15 @@ from raysweep.output import escape_line
 from raysweep.report.front import Member
 from raysweep.report.statuses import STATUS_STYLES
 from raysweep.report.summary import Summary, summarize
-from raysweep.report.tables import described, identity_cells, score_cells, score_headings, show, show_area, show_share
+from raysweep.report.tables import (
+    described,
+    identity_cells,
+    score_cells,
+    score_headings,
+    show,
+    show_area,
+    show_share,
+)
 from raysweep.report.watch.moment import Moment
 from raysweep.report.watch.scatter import Layer, scatter
 from raysweep.results.types import Point
@@ -90,7 +98,9 @@ def _trials_and_front(summary: Summary) -> Iterator[str]:
     num_trials = results.info.num_trials
     num_begun = sum(trial.replicate_of is None for trial in results.trials)
     counts = Counter(str(trial.status) for trial in results.trials)
-    texts = [f"{counts[status]} {status}" for status in reversed(list(STATUS_STYLES)) if counts[status]]
+    texts = [
+        f"{counts[status]} {status}" for status in reversed(list(STATUS_STYLES)) if counts[status]
+    ]
     listed = ", ".join(texts) or "none"
     yield f"{num_begun} of {num_trials} trials begun: {listed}"
     if results.workers is not None:
@@ -98,7 +108,9 @@ def _trials_and_front(summary: Summary) -> Iterator[str]:
     best = summary.front.best
     if best is not None:
         headings, pair = summary.goals.headings, best.dev.pair(summary.goals)
-        scores = " ".join(f"{heading} {show(score)}" for heading, score in zip(headings, pair, strict=True))
+        scores = " ".join(
+            f"{heading} {show(score)}" for heading, score in zip(headings, pair, strict=True)
+        )
         yield f"front {len(summary.members)}, best by the objective at {scores}"
     area = summary.areas.get("dev")
     if area is not None:

@@ -24,7 +24,12 @@ class EarlyStopper(Protocol):
     """
 
     def on_rung(
-        self, trial: int, examples_seen: int, standing: Standing, ahead: Sequence[int], can_start: bool
+        self,
+        trial: int,
+        examples_seen: int,
+        standing: Standing,
+        ahead: Sequence[int],
+        can_start: bool,
     ) -> str | None:
         """Record a rung, and return the reason to pause the trial, or None if it continues.
 

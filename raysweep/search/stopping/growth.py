@@ -29,23 +29,14 @@ from raysweep.search.stopping.base import Standing
 from raysweep.search.stopping.learning_curve import Forecaster, LearningCurve
 
 NUM_CANDIDATES = 24  # best paused trials whose expected gains are kept up to date, besides those that have none yet
-
-
-MIN_RELATIVE_GAIN = 0.0001  # fraction of the front's area; trials with a smaller expected gain do not resume
-
-
-PROMOTED_ONE_IN = (
-    4  # the best 1 in N trials, ranked by their own area, may resume after their first rung before all have started
-)
-
-
+# fraction of the front's area; trials with a smaller expected gain do not resume
+MIN_RELATIVE_GAIN = 0.0001
+# The best 1 in N trials, ranked by their own area, may resume after their first rung before all have started.
+PROMOTED_ONE_IN = 4
 NUM_LATEST = 12  # latest trials, from which the gain of a new one is estimated
-
-
 NUM_STARTED_FIRST = 3  # trials started before any resumes
-
-
-NUM_LARGEST = 32  # trials with the largest area; their fronts stand in for all fronts in a new trial's gain
+# trials with the largest area; their fronts stand in for all fronts in a new trial's gain
+NUM_LARGEST = 32
 
 
 class _Peers(NamedTuple):
@@ -69,7 +60,9 @@ class _Trial:
     curve: LearningCurve = field(default_factory=LearningCurve)
     is_running: bool = True
     has_ended: bool = False
-    expected_gain: float = math.inf  # last computed expected gain; infinite after a rung until it is computed
+    expected_gain: float = (
+        math.inf
+    )  # last computed expected gain; infinite after a rung until it is computed
     peers: _Peers = field(init=False)  # set while the trial is paused
     rank: tuple[float, int] = field(init=False)  # negated area, then trial number
 
@@ -90,7 +83,9 @@ class _Trials:
     def __init__(self) -> None:
         self.paused: dict[int, _Trial] = {}
         self.running: dict[int, _Trial] = {}  # only those between two rungs
-        self.with_rungs: list[int] = []  # numbers of trials that completed a rung, in the order of their first rungs
+        self.with_rungs: list[
+            int
+        ] = []  # numbers of trials that completed a rung, in the order of their first rungs
         self._all: dict[int, _Trial] = {}
 
     def __getitem__(self, number: int) -> _Trial:
@@ -161,17 +156,23 @@ class Growth:
         wider: Reference point used until a point is above ``reference_point``.
     """
 
-    def __init__(self, reference_point: Pair, origin: Pair | None, wider: Pair | None = None) -> None:
+    def __init__(
+        self, reference_point: Pair, origin: Pair | None, wider: Pair | None = None
+    ) -> None:
         reference_points = dict.fromkeys((reference_point, wider or reference_point))
         self._fronts = [Staircase(point) for point in reference_points]
         self._forecaster = Forecaster(origin)
         self._trials = _Trials()
-        self._ranks: dict[int, list[tuple[float, int]]] = {}  # keyed by budget: its trials' ranks, ascending
+        self._ranks: dict[
+            int, list[tuple[float, int]]
+        ] = {}  # keyed by budget: its trials' ranks, ascending
         self._worst_good: dict[_Peers, tuple[float, int]] = {}  # rank of the worst good trial
         self._by_area = Ranking()  # places of trials, ranked by their own area
         self._places: dict[int, int] = {}  # keyed by trial: its place in the order of first rungs
         self._can_start = True  # whether a new trial could start when the latest rung was recorded
-        self._expected_gains: dict[bool, dict[int, float]] = {}  # keyed by whether a new trial may start
+        self._expected_gains: dict[
+            bool, dict[int, float]
+        ] = {}  # keyed by whether a new trial may start
         self._expected_gain_of_new: float | None = None
 
     @property
@@ -186,7 +187,12 @@ class Growth:
         return self._expected_gains[can_start]
 
     def on_rung(
-        self, trial: int, examples_seen: int, standing: Standing, ahead: Sequence[int], can_start: bool
+        self,
+        trial: int,
+        examples_seen: int,
+        standing: Standing,
+        ahead: Sequence[int],
+        can_start: bool,
     ) -> str | None:
         self._can_start = can_start
         self._record_rung(trial, examples_seen, standing, ahead)
@@ -199,7 +205,9 @@ class Growth:
     def next_to_resume(self, can_start: bool) -> int | None:
         if can_start and len(self._trials) < NUM_STARTED_FIRST:
             return None
-        if not self._forecaster.has_learned:  # no trial has completed two rungs, which predictions require
+        if (
+            not self._forecaster.has_learned
+        ):  # no trial has completed two rungs, which predictions require
             if can_start and self._trials.running:
                 return None
             resumable = self._resumable(can_start)
@@ -207,13 +215,19 @@ class Growth:
         expected_gains = self.expected_gains(can_start)
         candidates = list(expected_gains)
         if not can_start:
-            worth_resuming = [trial for trial, gain in expected_gains.items() if self._is_worth_resuming(trial, gain)]
+            worth_resuming = [
+                trial
+                for trial, gain in expected_gains.items()
+                if self._is_worth_resuming(trial, gain)
+            ]
             # Good trials with no expected gain may be slow starters.
             candidates = worth_resuming or [trial for trial in candidates if self._is_good(trial)]
         if not candidates:
             return None
         # Ties go to the trial with the larger area, then to the earlier one.
-        best = max(candidates, key=lambda trial: (expected_gains[trial], self._area_of(trial), -trial))
+        best = max(
+            candidates, key=lambda trial: (expected_gains[trial], self._area_of(trial), -trial)
+        )
         new_is_better = can_start and self._expected_gain_of_new_trial() > expected_gains[best]
         return None if new_is_better else best
 
@@ -230,7 +244,9 @@ class Growth:
     def _front(self) -> Staircase:
         return next((front for front in self._fronts if front.area), self._fronts[-1])
 
-    def _record_rung(self, number: int, examples_seen: int, standing: Standing, ahead: Sequence[int]) -> None:
+    def _record_rung(
+        self, number: int, examples_seen: int, standing: Standing, ahead: Sequence[int]
+    ) -> None:
         """Record a trial's rung; the trial is paused for now."""
         trial = self._trials.add(number)
         curve = trial.curve
@@ -264,7 +280,9 @@ class Growth:
             self._trials[trial].expected_gain = expected_gain
 
     def _compute_expected_gains(self, can_start: bool) -> dict[int, float]:
-        last_gains = {number: self._trials[number].expected_gain for number in self._resumable(can_start)}
+        last_gains = {
+            number: self._trials[number].expected_gain for number in self._resumable(can_start)
+        }
         candidates = sorted(last_gains, key=lambda number: (-last_gains[number], number))
         num_unknown = sum(map(math.isinf, last_gains.values()))
         num_enough = NUM_CANDIDATES + num_unknown

@@ -15,7 +15,8 @@ class Prediction:
     """The predicted points (points, 2) of a curve at each of its remaining rungs."""
 
     points: list[Float64Array]
-    num_rates_learned: int  # rates the prediction is based on; it is outdated when more have been learned
+    # rates the prediction is based on; it is outdated when more have been learned
+    num_rates_learned: int
 
 
 @dataclass
@@ -24,7 +25,8 @@ class LearningCurve:
 
     budgets: list[int] = field(default_factory=list)  # examples seen at its rungs so far
     points: list[Float64Array] = field(default_factory=list)  # (points, 2) at each rung so far
-    rate: Float64Array | None = None  # (points, 2): movement of each point per example before the last rung
+    # (points, 2): movement of each point per example before the last rung
+    rate: Float64Array | None = None
     budgets_ahead: tuple[int, ...] = ()  # examples seen at its remaining rungs
     front: tuple[Pair, ...] = ()  # non-dominated points of all its rungs
     area: float = 0.0  # area under the front
@@ -60,8 +62,12 @@ class RateModel:
         rates before it. The prior that ``own`` does not change counts as one additional trial.
         """
         prior = np.add.reduce(own * own) / len(own)
-        slope = (self._sum_before_times_rate + prior) / np.maximum(self._sum_before_squared + prior, 1e-300)
-        factor: Float64Array = np.minimum(np.maximum(slope, 0.0), 4.0)  # faster than np.clip, and called often
+        slope = (self._sum_before_times_rate + prior) / np.maximum(
+            self._sum_before_squared + prior, 1e-300
+        )
+        factor: Float64Array = np.minimum(
+            np.maximum(slope, 0.0), 4.0
+        )  # faster than np.clip, and called often
         return factor
 
 
@@ -70,8 +76,12 @@ class Forecaster:
 
     def __init__(self, origin: Pair | None) -> None:
         self._origin = origin  # P and S of an untrained trial, if known
-        self._rate_models: dict[int, RateModel] = {}  # keyed by the budget after which they predict movement
-        self._nearest: dict[int, RateModel] = {}  # keyed by any budget: the model with the nearest budget
+        self._rate_models: dict[
+            int, RateModel
+        ] = {}  # keyed by the budget after which they predict movement
+        self._nearest: dict[
+            int, RateModel
+        ] = {}  # keyed by any budget: the model with the nearest budget
         self._num_rates_learned = 0
 
     @property
@@ -89,7 +99,9 @@ class Forecaster:
         curve.points.append(points)
         curve.prediction = None
 
-    def _learn_rate(self, curve: LearningCurve, examples_seen: int, points: Float64Array) -> Float64Array | None:
+    def _learn_rate(
+        self, curve: LearningCurve, examples_seen: int, points: Float64Array
+    ) -> Float64Array | None:
         """Return the movement per example of a curve's points since its last rung, or None if their number differs."""
         last_points = curve.points[-1]
         if last_points.shape != points.shape:
@@ -109,7 +121,9 @@ class Forecaster:
         """Return the predicted points (points, 2) at each of the curve's remaining rungs."""
         prediction = curve.prediction
         if prediction is None or prediction.num_rates_learned != self._num_rates_learned:
-            prediction = curve.prediction = Prediction(list(self._predict(curve)), self._num_rates_learned)
+            prediction = curve.prediction = Prediction(
+                list(self._predict(curve)), self._num_rates_learned
+            )
         return prediction.points
 
     def next_points(self, curve: LearningCurve) -> Float64Array:

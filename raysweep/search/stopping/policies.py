@@ -19,7 +19,9 @@ from raysweep.search.stopping.growth import Growth
 MIN_OTHERS = 4  # trials at a budget before the median rule stops any
 
 
-def make_early_stopper(rule: EarlyStoppingConfig, objective: Objective, reference: Pair | None) -> EarlyStopper:
+def make_early_stopper(
+    rule: EarlyStoppingConfig, objective: Objective, reference: Pair | None
+) -> EarlyStopper:
     """Return a new policy of the configured kind.
 
     ``reference`` is the score of an untrained trial, or None if unknown.
@@ -38,7 +40,12 @@ class KeepAll:
     """A policy without early stopping."""
 
     def on_rung(
-        self, trial: int, examples_seen: int, standing: Standing, ahead: Sequence[int], can_start: bool
+        self,
+        trial: int,
+        examples_seen: int,
+        standing: Standing,
+        ahead: Sequence[int],
+        can_start: bool,
     ) -> str | None:
         return None
 
@@ -64,7 +71,12 @@ class Median(KeepAll):
         self._objectives: dict[int, list[float]] = defaultdict(list)  # keyed by examples seen
 
     def on_rung(
-        self, trial: int, examples_seen: int, standing: Standing, ahead: Sequence[int], can_start: bool
+        self,
+        trial: int,
+        examples_seen: int,
+        standing: Standing,
+        ahead: Sequence[int],
+        can_start: bool,
     ) -> str | None:
         if examples_seen < self.first:
             return None
@@ -91,8 +103,12 @@ class SuccessiveHalving:
 
     def __init__(self, first: int, factor: int) -> None:
         self.first, self.factor = first, factor
-        self._reached: dict[int, dict[int, Standing]] = defaultdict(dict)  # keyed by milestone, then by trial
-        self._promoted: dict[int, set[int]] = defaultdict(set)  # keyed by milestone: the trials that continued from it
+        self._reached: dict[int, dict[int, Standing]] = defaultdict(
+            dict
+        )  # keyed by milestone, then by trial
+        self._promoted: dict[int, set[int]] = defaultdict(
+            set
+        )  # keyed by milestone: the trials that continued from it
         self._best: dict[int, list[int]] = {}  # keyed by milestone, until another trial reaches it
         self._last_milestone: dict[int, int] = {}  # keyed by trial
         self._ended: set[int] = set()
@@ -106,7 +122,12 @@ class SuccessiveHalving:
         return quotient == 1
 
     def on_rung(
-        self, trial: int, examples_seen: int, standing: Standing, ahead: Sequence[int], can_start: bool
+        self,
+        trial: int,
+        examples_seen: int,
+        standing: Standing,
+        ahead: Sequence[int],
+        can_start: bool,
     ) -> str | None:
         if not self.is_milestone(examples_seen):
             return None
@@ -164,7 +185,9 @@ class ParetoHalving(SuccessiveHalving):
         for trial, standing in reached.items():
             points += standing.front
             owners += [trial] * len(standing.front)
-        best_layers = dict.fromkeys(reached, len(points))  # worse than any layer, for trials without points
+        best_layers = dict.fromkeys(
+            reached, len(points)
+        )  # worse than any layer, for trials without points
         point_layers = layers(points).tolist()
         for trial, layer in zip(owners, point_layers, strict=True):
             best_layers[trial] = min(best_layers[trial], layer)

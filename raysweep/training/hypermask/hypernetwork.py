@@ -17,7 +17,11 @@ class Hypernetwork(nn.Module):
     """
 
     def __init__(
-        self, shapes: Mapping[str, torch.Size], num_tasks: int, embedding_size: int, hidden_layers: Sequence[int]
+        self,
+        shapes: Mapping[str, torch.Size],
+        num_tasks: int,
+        embedding_size: int,
+        hidden_layers: Sequence[int],
     ) -> None:
         super().__init__()
         self.shapes = dict(shapes)

@@ -62,20 +62,31 @@ class HyperMask(nn.Module):
         self.target = target
         self.settings = settings
         unmasked = target.output_biases
-        shapes = {name: weight.shape for name, weight in target.named_parameters() if name not in unmasked}
-        self.hypernetwork = Hypernetwork(shapes, num_tasks, settings.embedding_size, settings.hidden_layers)
+        shapes = {
+            name: weight.shape for name, weight in target.named_parameters() if name not in unmasked
+        }
+        self.hypernetwork = Hypernetwork(
+            shapes, num_tasks, settings.embedding_size, settings.hidden_layers
+        )
 
     def masks(self, task: int, percent: float | None = None) -> dict[str, Tensor]:
         """Return a task's masks, keyed by masked tensor; ``percent`` overrides the share of zeros in the settings."""
         percent = self.settings.percent if percent is None else percent
         (outputs,) = self.hypernetwork([task])
         kind = self.settings.kind
-        return {name: threshold(values, percent, kind) for name, values in self.hypernetwork.split(outputs).items()}
+        return {
+            name: threshold(values, percent, kind)
+            for name, values in self.hypernetwork.split(outputs).items()
+        }
 
-    def forward(self, inputs: Tensor, task: int, masks: Mapping[str, Tensor] | None = None) -> TargetOutput:
+    def forward(
+        self, inputs: Tensor, task: int, masks: Mapping[str, Tensor] | None = None
+    ) -> TargetOutput:
         """Return a task's output for inputs (batch, inputs), under ``masks`` if given."""
         masks = self.masks(task) if masks is None else masks
-        output: TargetOutput = functional_call(self.target, masked_weights(self.target, masks), (inputs, task))
+        output: TargetOutput = functional_call(
+            self.target, masked_weights(self.target, masks), (inputs, task)
+        )
         return output
 
     def snapshot(self, num_earlier: int) -> Snapshot:
@@ -114,7 +125,10 @@ class HyperMask(nn.Module):
 
 def masked_weights(target: Target, masks: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the weights theta * m by name, which a target network without masks can load."""
-    return {name: weight * masks[name] if name in masks else weight for name, weight in target.named_parameters()}
+    return {
+        name: weight * masks[name] if name in masks else weight
+        for name, weight in target.named_parameters()
+    }
 
 
 def entropies(predict: Predict, inputs: Tensor, tasks: Sequence[int]) -> Tensor:

@@ -116,13 +116,17 @@ class TaskTrainer:
         settings: The settings of the training.
     """
 
-    def __init__(self, learner: Learner, task: int, data: TaskData, settings: TrainingSettings) -> None:
+    def __init__(
+        self, learner: Learner, task: int, data: TaskData, settings: TrainingSettings
+    ) -> None:
         self.learner = learner
         self.task = task
         self.data = data
         self.settings = settings
         self.iteration = 0
-        self.optimizer = torch.optim.Adam(learner.parameters(), lr=settings.learning_rate, fused=True)
+        self.optimizer = torch.optim.Adam(
+            learner.parameters(), lr=settings.learning_rate, fused=True
+        )
         learner.start_task(task, data)
 
     @property

@@ -48,7 +48,11 @@ class Target(nn.Module, ABC):
     @property
     def output_biases(self) -> frozenset[str]:
         """The names of the parameters that are never masked."""
-        return frozenset(name for name, _ in self.named_parameters() if name.startswith("heads.") and "bias" in name)
+        return frozenset(
+            name
+            for name, _ in self.named_parameters()
+            if name.startswith("heads.") and "bias" in name
+        )
 
     @abstractmethod
     def forward(self, inputs: Tensor, task: int) -> TargetOutput:
@@ -66,7 +70,11 @@ class Classifier(Target):
     """
 
     def __init__(
-        self, num_inputs: int, hidden_layers: Sequence[int], num_classes: Sequence[int], heads: Heads = "shared"
+        self,
+        num_inputs: int,
+        hidden_layers: Sequence[int],
+        num_classes: Sequence[int],
+        heads: Heads = "shared",
     ) -> None:
         super().__init__()
         self.body = _layers([num_inputs, *hidden_layers])
@@ -92,7 +100,11 @@ class Adapter(Target):
     """
 
     def __init__(
-        self, width: int, hidden_layers: Sequence[int], num_classes: Sequence[int], heads: Heads = "shared"
+        self,
+        width: int,
+        hidden_layers: Sequence[int],
+        num_classes: Sequence[int],
+        heads: Heads = "shared",
     ) -> None:
         super().__init__()
         self.body = _layers([width, *hidden_layers, width])

@@ -67,7 +67,9 @@ def test_make_without_a_gpu_fails_before_installing(tmp_path: Path) -> None:
         (tmp_path / name).write_text("")
     make = shutil.which("make") or pytest.skip("make is not installed")
     empty_path = {"PATH": str(tmp_path)}
-    rejected = subprocess.run([make, "gpu"], cwd=tmp_path, env=empty_path, capture_output=True, text=True)
+    rejected = subprocess.run(
+        [make, "gpu"], cwd=tmp_path, env=empty_path, capture_output=True, text=True
+    )
     assert rejected.returncode == 2
     assert "nvidia-smi" in rejected.stderr
     assert not (tmp_path / ".venv-gpu").exists()
@@ -82,7 +84,9 @@ def test_gpu_tests_are_collected(commands: dict[str, list[str]]) -> None:
 @pytest.mark.parametrize("encoder", ["", " bert-base", " qwen3-0.6b"])
 def test_options_of_the_benchmark_are_valid(commands: dict[str, list[str]], encoder: str) -> None:
     rejected = done([*commands[f"benchmarks.trial_throughput{encoder}"], "--examples", "65"])
-    assert "--examples" in rejected.stderr and "64" in rejected.stderr, "checked after all options are parsed"
+    assert "--examples" in rejected.stderr and "64" in rejected.stderr, (
+        "checked after all options are parsed"
+    )
 
 
 @pytest.mark.parametrize("name", ["raysweep run demo", "raysweep run polarity"])

@@ -35,7 +35,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
     """Start a cluster of one CPU, which all sweeps join: each would take longer to start Ray than to train."""
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    cluster = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_ADDRESS", cluster.address)
         yield
@@ -45,7 +47,9 @@ def cluster() -> Iterator[None]:
 def run_example(name: str, folder: Path, *arguments: str) -> str:
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, str(EXAMPLES / name), *arguments]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=500)
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=500
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -74,7 +78,10 @@ def run_of(output: str) -> str:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("one_trial.py", "256 examples: P"),  # first: it prepares, without Ray, the artifacts of the others
+        (
+            "one_trial.py",
+            "256 examples: P",
+        ),  # first: it prepares, without Ray, the artifacts of the others
         ("custom_space.py", "multiple_negatives"),
         ("custom_sampler.py", "config_learning_rate"),
         ("custom_loss.py", "custom_loss:RankedTriplets"),
@@ -108,7 +115,9 @@ def test_semantic_search(own_data: str, folder: Path) -> None:
     query = "my account has lost two books again"
     tickets = pd.read_csv(folder / "tickets.csv")
     export_point(load_run(run_of(own_data)), folder / "searched-model", "knee")
-    output = run_example_here("semantic_search.py", folder, "searched-model", "tickets.csv", "message", query)
+    output = run_example_here(
+        "semantic_search.py", folder, "searched-model", "tickets.csv", "message", query
+    )
     first = output.splitlines()[1]
     assert query in tickets.message.tolist()
     assert query in first
@@ -154,7 +163,9 @@ for cell in {cells!r}:
     client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
     stored = client.search_runs([client.get_experiment_by_name("notebook").experiment_id])
     (parent,) = (each for each in stored if each.info.run_name == run.name)
-    children = [each for each in stored if each.data.tags.get("mlflow.parentRunId") == parent.info.run_id]
+    children = [
+        each for each in stored if each.data.tags.get("mlflow.parentRunId") == parent.info.run_id
+    ]
     results = load_run(run)
     assert len(children) == len(stored) - 1 == len(results.trials)
     assert parent.info.status == "FINISHED"

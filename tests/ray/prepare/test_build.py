@@ -83,7 +83,9 @@ def test_one_cpu_is_enough(one_cpu: Capacity, plan: Planned, runs: Path, tmp_pat
     assert "prepare: encoded: 3,200 sentences in" in out.getvalue()
 
 
-def test_recall_of_an_inverted_file_is_reported(one_cpu: Capacity, plan: Planned, runs: Path) -> None:
+def test_recall_of_an_inverted_file_is_reported(
+    one_cpu: Capacity, plan: Planned, runs: Path
+) -> None:
     out = io.StringIO()
     planned = plan(runs, examples__index="inverted_file")
     prepare(planned, one_cpu, ConsoleDisplay(Console(file=out, width=200)))
@@ -109,20 +111,26 @@ def test_expert_scores_equal_brute_force(
     assert len(pairs["train"]) > 2 * PAIRS_PER_SHARD
     texts = prepared.sentences.texts(np.arange(len(prepared.sentences)))
     for column, expert in enumerate(experts):
-        embeddings = SentenceTransformer(expert, device="cpu").encode(texts, normalize_embeddings=True)
+        embeddings = SentenceTransformer(expert, device="cpu").encode(
+            texts, normalize_embeddings=True
+        )
         for split, ids in pairs.items():
             scores = ExpertScores.open(prepared.scores_artifacts[split].folder)
             cosines = (embeddings[ids[:, 0]] * embeddings[ids[:, 1]]).sum(axis=1)
             np.testing.assert_allclose(scores.cosines[:, column], cosines, atol=2e-6)
 
 
-def test_dead_coordinator_is_replaced(one_cpu: Capacity, plan: Planned, runs: Path, tmp_path: Path) -> None:
+def test_dead_coordinator_is_replaced(
+    one_cpu: Capacity, plan: Planned, runs: Path, tmp_path: Path
+) -> None:
     """A coordinator killed during mining is replaced, and the artifacts are the same."""
     out = io.StringIO()
     expected = plan(runs, examples__k="5")
     prepare(expected, one_cpu, ConsoleDisplay(Console(file=out, width=200)))
     shutil.copytree(
-        runs / "artifacts", tmp_path / "artifacts", ignore=shutil.ignore_patterns("neighbors-*", "examples-*")
+        runs / "artifacts",
+        tmp_path / "artifacts",
+        ignore=shutil.ignore_patterns("neighbors-*", "examples-*"),
     )
     killed: list[int] = []
     killer = threading.Thread(target=_kill_coordinator, args=(killed, _coordinators()))
@@ -135,7 +143,10 @@ def test_dead_coordinator_is_replaced(one_cpu: Capacity, plan: Planned, runs: Pa
     for expected_stage, stage in zip(expected.stages, planned.stages, strict=True):
         folders = [expected_stage.artifact.folder, stage.artifact.folder]
         names = sorted(path.name for path in folders[0].iterdir())
-        assert filecmp.cmpfiles(*folders, names, shallow=False)[1:] == ([], []) or stage.kind == "sentences"
+        assert (
+            filecmp.cmpfiles(*folders, names, shallow=False)[1:] == ([], [])
+            or stage.kind == "sentences"
+        )
 
 
 def _kill_coordinator(killed: list[int], before: set[int]) -> None:
@@ -158,7 +169,9 @@ def _coordinators() -> set[int]:
     return pids
 
 
-def test_stall_is_reported_and_leaves_no_files(one_cpu: Capacity, plan: Planned, tmp_path: Path) -> None:
+def test_stall_is_reported_and_leaves_no_files(
+    one_cpu: Capacity, plan: Planned, tmp_path: Path
+) -> None:
     import ray
 
     @ray.remote(num_cpus=1)
@@ -167,11 +180,17 @@ def test_stall_is_reported_and_leaves_no_files(one_cpu: Capacity, plan: Planned,
             return True
 
     planned = plan(tmp_path / "runs", resources__stall_seconds="4")
-    Coordinator(planned.store, None).build(planned.stages[0])  # the sentences, which may take more than four seconds
+    Coordinator(planned.store, None).build(
+        planned.stages[0]
+    )  # the sentences, which may take more than four seconds
     hog = Hog.remote()
     assert ray.get(hog.ready.remote())
     with pytest.raises(InputError, match="encoded: .*4 s .*CPUs=0 of 1.*GPUs=0 of 0"):
         prepare(planned, one_cpu, ConsoleDisplay(Console(file=io.StringIO())))
     ray.kill(hog)
-    left = [path.name for path in (tmp_path / "runs" / "artifacts").iterdir() if not path.name.endswith(".lock")]
+    left = [
+        path.name
+        for path in (tmp_path / "runs" / "artifacts").iterdir()
+        if not path.name.endswith(".lock")
+    ]
     assert [name.split("-")[0] for name in left] == ["sentences"]

@@ -32,6 +32,8 @@ def two_gpus() -> Iterator[None]:
 def test_chunks_on_gpus(two_gpus: None) -> None:
     job = ChunkedJob(Summing, (), num_rows=50, rows_per_chunk=7)
     results = list(job.run_on_cluster(Request(cpus=1, gpus=1, count=2)))
-    expected = [sum(row**2 for row in range(start, min(start + 7, 50))) for start in range(0, 50, 7)]
+    expected = [
+        sum(row**2 for row in range(start, min(start + 7, 50))) for start in range(0, 50, 7)
+    ]
     assert [int(result["sum"][0]) for result in results] == expected
     assert {int(result["gpus"][0]) for result in results} == {1}

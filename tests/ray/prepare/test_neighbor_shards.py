@@ -65,7 +65,9 @@ def fit_halves(max_shards: int) -> tuple[int, Request]:
     return max_shards, Request(cpus=0.5, gpus=0, count=max_shards)
 
 
-def open_actors(job: SearchJob, num_shards: int, report: Callable[[str], None] = print) -> AbstractContextManager[Any]:
+def open_actors(
+    job: SearchJob, num_shards: int, report: Callable[[str], None] = print
+) -> AbstractContextManager[Any]:
     return neighbor_shards.open_shards(job, fit_halves, num_shards, report)
 
 
@@ -76,7 +78,10 @@ def contents(shards: ShardSet) -> list[bytes]:
 
 @pytest.mark.parametrize("inverted", [False, True])
 def test_two_actors_equal_one_local_shard(
-    one_cpu: Capacity, make_shards: Callable[[str, SearchJob], ShardSet], tmp_path: Path, inverted: bool
+    one_cpu: Capacity,
+    make_shards: Callable[[str, SearchJob], ShardSet],
+    tmp_path: Path,
+    inverted: bool,
 ) -> None:
     import ray
 
@@ -99,7 +104,9 @@ def test_two_actors_equal_one_local_shard(
         ray.get(actors.actors[0].search.remote(None, None))
 
 
-def test_few_blocks_are_in_flight(one_cpu: Capacity, make_shards: Callable[[str, SearchJob], ShardSet]) -> None:
+def test_few_blocks_are_in_flight(
+    one_cpu: Capacity, make_shards: Callable[[str, SearchJob], ShardSet]
+) -> None:
     submitted = []
 
     def numbers() -> Iterator[int]:
@@ -115,7 +122,10 @@ def test_few_blocks_are_in_flight(one_cpu: Capacity, make_shards: Callable[[str,
 
 @pytest.mark.parametrize("inverted", [False, True])
 def test_dead_shard_is_restarted_with_its_rows_and_cells(
-    one_cpu: Capacity, make_shards: Callable[[str, SearchJob], ShardSet], tmp_path: Path, inverted: bool
+    one_cpu: Capacity,
+    make_shards: Callable[[str, SearchJob], ShardSet],
+    tmp_path: Path,
+    inverted: bool,
 ) -> None:
     import ray
 
@@ -131,7 +141,9 @@ def test_dead_shard_is_restarted_with_its_rows_and_cells(
 
 
 def test_search_starts_with_the_workers_that_have_joined(
-    one_cpu: Capacity, make_shards: Callable[[str, SearchJob], ShardSet], monkeypatch: pytest.MonkeyPatch
+    one_cpu: Capacity,
+    make_shards: Callable[[str, SearchJob], ShardSet],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The node has room for two of the eight workers, of which a busy machine may start only one in time."""
     monkeypatch.setattr(neighbor_shards, "JOIN_SECONDS", 0.5)
@@ -145,5 +157,7 @@ def test_search_starts_with_the_workers_that_have_joined(
         list(actors.store(range(stored.count), stored))
     list(ShardHere(job).store(range(expected.count), expected))
     assert contents(stored) == contents(expected)
-    assert any(f"{num_joined} of 8" in wait and f"{8 - num_joined} x (0.5 CPUs)" in wait for wait in waits)
+    assert any(
+        f"{num_joined} of 8" in wait and f"{8 - num_joined} x (0.5 CPUs)" in wait for wait in waits
+    )
     assert waits[-1] == ""

@@ -50,7 +50,9 @@ def encoder_options(encoder: Path) -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="session")
-def smoke(tmp_path_factory: pytest.TempPathFactory, worker_id: str, demo_package: ModuleType) -> Smoke:
+def smoke(
+    tmp_path_factory: pytest.TempPathFactory, worker_id: str, demo_package: ModuleType
+) -> Smoke:
     """Return the finished sweep, which the first pytest-xdist process that requests it runs for all."""
     root = tmp_path_factory.getbasetemp()
     if worker_id != "master":
@@ -61,7 +63,11 @@ def smoke(tmp_path_factory: pytest.TempPathFactory, worker_id: str, demo_package
         if not output.is_file():
             folder.mkdir()
             encoder = Path(tiny_bert(folder, demo_package.get_model_path(), NUM_BLOCKS))
-            output.write_text(json.dumps(vars(raysweep(folder, "run", "smoke", *ALONE, *encoder_options(encoder)))))
+            output.write_text(
+                json.dumps(
+                    vars(raysweep(folder, "run", "smoke", *ALONE, *encoder_options(encoder)))
+                )
+            )
     done = Done(**json.loads(output.read_text()))
     assert done.returncode == 0, done.stdout + done.stderr
     return Smoke(folder, done)

@@ -14,7 +14,10 @@ from support.families import write_random_encoder
 
 pytest.importorskip("peft")
 
-INPUTS_AND_OUTPUTS = {"attention": 2 * (32 + 32) + 2 * (32 + 16), "all_linear": 2 * 64 + 2 * 48 + 3 * (32 + 48)}
+INPUTS_AND_OUTPUTS = {
+    "attention": 2 * (32 + 32) + 2 * (32 + 16),
+    "all_linear": 2 * 64 + 2 * 48 + 3 * (32 + 48),
+}
 """Of a block's adapted layers."""
 
 OPTIONS = {
@@ -40,13 +43,20 @@ def test_sweep_over_rank_and_targets_of_a_decoder(tmp_path: Path, demo_package: 
     (run,) = (tmp_path / "raysweep-runs").glob("lora-*")
     results = load(run)
     configs = {trial.trial: trial.config for trial in results.trials}
-    assert len({(config.get("lora_rank"), config["lora_targets"]) for config in configs.values()}) > 1
+    assert (
+        len({(config.get("lora_rank"), config["lora_targets"]) for config in configs.values()}) > 1
+    )
     stored = [run / "points" / point_name(number, 1) / "trained.safetensors" for number in configs]
     assert any(file.is_file() for file in stored)
     for config, file in zip(configs.values(), stored, strict=True):
         if file.is_file():  # its rung is on the front
             num_values = sum(tensor.numel() for tensor in load_file(file).values())
-            assert num_values == 3 * config["lora_rank"] * INPUTS_AND_OUTPUTS[config["lora_targets"]]
+            assert (
+                num_values == 3 * config["lora_rank"] * INPUTS_AND_OUTPUTS[config["lora_targets"]]
+            )
     done = raysweep(tmp_path, "export", str(run), "exported", "--point", "best")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert len(SentenceTransformer(str(tmp_path / "exported"), device="cpu").encode("a warm room")) >= 32
+    assert (
+        len(SentenceTransformer(str(tmp_path / "exported"), device="cpu").encode("a warm room"))
+        >= 32
+    )

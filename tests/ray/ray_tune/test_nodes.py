@@ -38,10 +38,15 @@ exec {ray} start --address={address} --num-cpus=1 --object-store-memory=15000000
 def can_mount() -> bool:
     """Return whether this process may mount file systems in a namespace."""
     command_line = ["unshare", "--mount", "mount", "-t", "tmpfs", "none", tempfile.gettempdir()]
-    return shutil.which("unshare") is not None and subprocess.run(command_line, capture_output=True).returncode == 0
+    return (
+        shutil.which("unshare") is not None
+        and subprocess.run(command_line, capture_output=True).returncode == 0
+    )
 
 
-pytestmark = pytest.mark.skipif(not can_mount(), reason="this user may not mount file systems in a namespace")
+pytestmark = pytest.mark.skipif(
+    not can_mount(), reason="this user may not mount file systems in a namespace"
+)
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,9 @@ class Nodes:
     def _run_on(self, number: int, *arguments: str) -> str:
         """Return the output of a command in the namespace of a node."""
         enter = ["nsenter", f"--target={self.processes[number].pid}", "--mount"]
-        return subprocess.run([*enter, *arguments], capture_output=True, text=True, check=True).stdout
+        return subprocess.run(
+            [*enter, *arguments], capture_output=True, text=True, check=True
+        ).stdout
 
 
 @pytest.fixture(scope="module")
@@ -87,9 +94,22 @@ def nodes(server: S3Server) -> Iterator[Nodes]:
     }
     address = f"{socket.gethostbyname(socket.gethostname())}:{free_port()}"
     ray = str(Path(sys.executable).with_name("ray"))
-    head = [ray, "start", "--head", f"--port={address.rpartition(':')[2]}", "--num-cpus=0", "--block"]
-    head += [f"--temp-dir={folder / 'ray'}", "--include-dashboard=false", "--object-store-memory=150000000"]
-    script = NODE.format(folder=folder, folders=" ".join(map(str, folders)), ray=ray, address=address)
+    head = [
+        ray,
+        "start",
+        "--head",
+        f"--port={address.rpartition(':')[2]}",
+        "--num-cpus=0",
+        "--block",
+    ]
+    head += [
+        f"--temp-dir={folder / 'ray'}",
+        "--include-dashboard=false",
+        "--object-store-memory=150000000",
+    ]
+    script = NODE.format(
+        folder=folder, folders=" ".join(map(str, folders)), ray=ray, address=address
+    )
     with contextlib.ExitStack() as stack:
         processes = [start(stack, head, environment)]
         wait_for(address)
@@ -99,9 +119,15 @@ def nodes(server: S3Server) -> Iterator[Nodes]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def start(stack: contextlib.ExitStack, arguments: list[str], environment: dict[str, str]) -> "subprocess.Popen[bytes]":
+def start(
+    stack: contextlib.ExitStack, arguments: list[str], environment: dict[str, str]
+) -> "subprocess.Popen[bytes]":
     """Start a Ray process that is killed with its descendants when the stack closes."""
-    options: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
+    options: dict[str, Any] = {
+        "stdout": subprocess.DEVNULL,
+        "stderr": subprocess.DEVNULL,
+        "start_new_session": True,
+    }
     process = subprocess.Popen(arguments, env=environment, **options)
     stack.callback(end, process)
     return process
@@ -179,20 +205,33 @@ def test_sweep_needs_no_shared_folder(nodes: Nodes, server: S3Server, smoke: Any
     for artifact in built:  # equal to those built on one node
         for file in sorted(path.name for path in (smoke.artifacts / artifact).iterdir()):
             stored = runs.read([f"artifacts/{artifact}/{file}"])
-            assert stored == [(smoke.artifacts / artifact / file).read_bytes()], f"{artifact}/{file}"
+            assert stored == [(smoke.artifacts / artifact / file).read_bytes()], (
+                f"{artifact}/{file}"
+            )
     for number in (1, 2):  # both nodes worked, each with its own cache
-        assert {kind.partition("-")[0] for kind in nodes.list_folder(number, "cache/artifacts")} >= {
+        assert {
+            kind.partition("-")[0] for kind in nodes.list_folder(number, "cache/artifacts")
+        } >= {
             "sentences",
             "encoded",
             "examples",
         }
-        assert not nodes.list_folder(number, "cache/artifacts") & copies, "the node has the encoder's folder"
+        assert not nodes.list_folder(number, "cache/artifacts") & copies, (
+            "the node has the encoder's folder"
+        )
     assert len({nodes.device_of_cache(number) for number in range(3)}) == 3
     for number in (1, 2):
         assert not nodes.list_folder(number, "driver"), "the driver's own folder is visible"
 
     rejected = run(
-        nodes, "smoke", *on_nodes, *smoke.options, "--storage.runs", "runs", "--resources.cpus_per_trial", "9"
+        nodes,
+        "smoke",
+        *on_nodes,
+        *smoke.options,
+        "--storage.runs",
+        "runs",
+        "--resources.cpus_per_trial",
+        "9",
     )
     assert (rejected.returncode, (rejected.stdout + rejected.stderr).count(LOCAL_FOLDER)) == (2, 1)
 
@@ -214,10 +253,22 @@ def test_nodes_get_models_from_the_artifacts(nodes: Nodes, server: S3Server, smo
         if file.is_file():
             models.bucket.upload(file, f"tiny/{file.relative_to(smoke.encoder)}")
     place = server.uri("hub")
-    options = [server.uri("models/tiny") if option == str(smoke.encoder) else option for option in smoke.options]
+    options = [
+        server.uri("models/tiny") if option == str(smoke.encoder) else option
+        for option in smoke.options
+    ]
     options[options.index("--model") + 1] = "tests/tiny"
     on_nodes = ("--resources.address", nodes.address, "--resources.max_concurrent_trials", "2")
-    done = run(nodes, "smoke", *on_nodes, *options, "--resources.cpus_per_trial", "1", "--storage.runs", place)
+    done = run(
+        nodes,
+        "smoke",
+        *on_nodes,
+        *options,
+        "--resources.cpus_per_trial",
+        "1",
+        "--storage.runs",
+        place,
+    )
     assert done.returncode == 0, done.stderr
     runs, _ = runs_with_the_trials_of(smoke, place)
     copies = {artifact for artifact in runs.names("artifacts") if artifact.startswith("model-")}
@@ -250,4 +301,7 @@ def check_same_trials(ours: Results, theirs: Results) -> None:
 def dev_scores(results: Results, trial: int) -> dict[tuple[Any, ...], tuple[float, float]]:
     """Return P and S of a trial's points on dev, by step, kind and value."""
     points = [point for point in results.points if (point.trial, point.split) == (trial, "dev")]
-    return {(point.step, point.kind, point.value): (point["polarity"], point["similarity"]) for point in points}
+    return {
+        (point.step, point.kind, point.value): (point["polarity"], point["similarity"])
+        for point in points
+    }

@@ -41,7 +41,9 @@ def only_run(runs: BucketFolder) -> str | None:
     return next((name for name in runs.names() if name.startswith("smoke-")), None)
 
 
-def test_sweep_in_an_unreliable_bucket_is_resumed_elsewhere(smoke: Any, server: S3Server, tmp_path: Path) -> None:
+def test_sweep_in_an_unreliable_bucket_is_resumed_elsewhere(
+    smoke: Any, server: S3Server, tmp_path: Path
+) -> None:
     """The result equals that of an undisturbed sweep in a local folder."""
     place = server.uri("runs")
     runs = open_folder(place)
@@ -53,7 +55,9 @@ def test_sweep_in_an_unreliable_bucket_is_resumed_elsewhere(smoke: Any, server: 
     second.mkdir()
     arguments = command("run", "smoke", *ALONE, *smoke.options, "--storage.runs", place)
     with (tmp_path / "first.log").open("w") as log:
-        process = subprocess.Popen(arguments, cwd=first, env=environment(server, first), stdout=log, stderr=log)
+        process = subprocess.Popen(
+            arguments, cwd=first, env=environment(server, first), stdout=log, stderr=log
+        )
         until = time.monotonic() + 300
         while not server.failed().all_fail:
             assert process.poll() is None, (tmp_path / "first.log").read_text()
@@ -66,7 +70,12 @@ def test_sweep_in_an_unreliable_bucket_is_resumed_elsewhere(smoke: Any, server: 
     assert load(runs.within(name)).rungs
     resume = command("run", "--resume", f"{place}/{name}", "--take-over")
     done = subprocess.run(
-        resume, cwd=second, env=environment(server, second), capture_output=True, text=True, timeout=500
+        resume,
+        cwd=second,
+        env=environment(server, second),
+        capture_output=True,
+        text=True,
+        timeout=500,
     )
     assert done.returncode == 0, done.stderr
     assert "taken over" in done.stderr
@@ -76,9 +85,15 @@ def test_sweep_in_an_unreliable_bucket_is_resumed_elsewhere(smoke: Any, server: 
     assert failed.held > 2
 
     ours, theirs = load(runs.within(name)), load(smoke.run)
-    endings = [[(trial.config, trial.status, trial.reason) for trial in results.trials] for results in (ours, theirs)]
+    endings = [
+        [(trial.config, trial.status, trial.reason) for trial in results.trials]
+        for results in (ours, theirs)
+    ]
     assert endings[0] == endings[1]
-    rungs = [sorted((rung.trial, rung.step, rung.loss) for rung in results.rungs) for results in (ours, theirs)]
+    rungs = [
+        sorted((rung.trial, rung.step, rung.loss) for rung in results.rungs)
+        for results in (ours, theirs)
+    ]
     assert rungs[0] == rungs[1]
     assert set(ours.points) == set(theirs.points)
     assert len(set(ours.points)) == len(ours.points)
@@ -97,7 +112,10 @@ def check_scores(resumed: BucketFolder, undisturbed: LocalFolder) -> None:
     for split, scores in ours.items():
         assert scores.names == theirs[split].names
         assert (scores.scores == theirs[split].scores).all()
-        assert len([name for name in resumed.names(f"scores/{split}") if name.startswith("part-")]) == 1
+        assert (
+            len([name for name in resumed.names(f"scores/{split}") if name.startswith("part-")])
+            == 1
+        )
     readings = [load_readings(run, load(run)) for run in (resumed, undisturbed)]
     assert readings[0] is not None and readings[1] is not None
     assert readings[0].content() == readings[1].content()
@@ -114,7 +132,9 @@ def check_artifacts(runs: BucketFolder, local: Path) -> None:
         files = sorted(path.name for path in (local / name).iterdir())
         assert sorted(path.name for path in fetched.iterdir()) == files
         for file in files:
-            assert (fetched / file).read_bytes() == (local / name / file).read_bytes(), f"{name}/{file}"
+            assert (fetched / file).read_bytes() == (local / name / file).read_bytes(), (
+                f"{name}/{file}"
+            )
 
 
 def check_no_keys(runs: BucketFolder, server: S3Server) -> None:

@@ -23,9 +23,13 @@ def make_actor(run: Path, folder: Path) -> trial_actor.TrialActor:
     """Return an actor in this process, without Tune's constructor, for a trial with one rung of four batches."""
     settings = yaml.safe_load((run / "config.yaml").read_text())
     evaluation = EvaluationConfig(**settings["evaluation"])
-    bench = WorkbenchSpec(Prepared.open(run / "prepared.json"), evaluation, Request(cpus=1, gpus=0, count=1))
+    bench = WorkbenchSpec(
+        Prepared.open(run / "prepared.json"), evaluation, Request(cpus=1, gpus=0, count=1)
+    )
     sweep = trial_actor.SweepTask(bench, BudgetConfig(rungs=1), open_folder(str(folder)), 0, 300.0)
-    config = trial(loss="cosine_similarity", learning_rate=1e-4, batch_size=16, examples_per_rung=64)
+    config = trial(
+        loss="cosine_similarity", learning_rate=1e-4, batch_size=16, examples_per_rung=64
+    )
     actor = trial_actor.TrialActor.__new__(trial_actor.TrialActor)
     actor.setup({"job": trial_actor.Assignment(7, config, 0)}, sweep)
     return actor

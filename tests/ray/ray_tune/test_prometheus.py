@@ -54,15 +54,25 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Swept]:
                     break
                 time.sleep(0.2)
             jobs = ray._private.worker.global_worker.gcs_client.get_all_job_info()
-            job = next(info for job, info in jobs.items() if job.hex() == ray.get_runtime_context().get_job_id())
+            job = next(
+                info
+                for job, info in jobs.items()
+                if job.hex() == ray.get_runtime_context().get_job_id()
+            )
             yield Swept(sweep, events, samples, dict(job.config.metadata))
 
 
 def _is_final(sweep: Sweep, samples: Sequence[Sample]) -> bool:
     """Return whether the samples include those of the search's end."""
-    ours = [sample for sample in samples if sample.metric == "ray_raysweep_trials" and sample.labels["run"] == RUN]
+    ours = [
+        sample
+        for sample in samples
+        if sample.metric == "ray_raysweep_trials" and sample.labels["run"] == RUN
+    ]
     values = {sample.labels["status"]: sample.value for sample in ours}
-    return sum(values.get(status, 0.0) for status in ("completed", "failed")) == len(sweep.scheduler.trials)
+    return sum(values.get(status, 0.0) for status in ("completed", "failed")) == len(
+        sweep.scheduler.trials
+    )
 
 
 def _answer(title: str, samples: Sequence[Sample]) -> dict[tuple[str, ...], float]:
@@ -74,7 +84,9 @@ def _answer(title: str, samples: Sequence[Sample]) -> dict[tuple[str, ...], floa
 def test_each_query_returns_values_of_the_run(swept: Swept, query: str) -> None:
     groups = answer(query, swept.samples, RUN)
     assert {run for run, *_ in groups} == {RUN}
-    assert groups.items() <= answer(query, swept.samples).items()  # Ray also exports earlier runs of this process
+    assert (
+        groups.items() <= answer(query, swept.samples).items()
+    )  # Ray also exports earlier runs of this process
     assert answer(query, swept.samples, "another-run") == {}
 
 
@@ -83,13 +95,18 @@ def test_values_match_the_ledger(swept: Swept) -> None:
     assert _answer("Rungs per second", swept.samples) == {(RUN,): kinds[RungFinished]}
     assert _answer("Interrupted trials", swept.samples) == {(RUN,): kinds[TrialInterrupted]}
     trials = _answer("Trials by status", swept.samples)
-    assert {status: count for (_, status), count in trials.items() if count} == {"completed": 2, "failed": 1}
+    assert {status: count for (_, status), count in trials.items() if count} == {
+        "completed": 2,
+        "failed": 1,
+    }
     hours = _answer("Spend in CPU-hours and GPU-hours", swept.samples)
     cost = swept.sweep.costs.total
     assert cost.cpu_seconds > 0
     assert hours[RUN, "cpu_hours"] == pytest.approx(cost.cpu_seconds / 3600)
     assert hours[RUN, "gpu_hours"] == pytest.approx(cost.gpu_seconds / 3600)
-    losses = {(event.trial, event.loss) for event in swept.events if isinstance(event, RungFinished)}
+    losses = {
+        (event.trial, event.loss) for event in swept.events if isinstance(event, RungFinished)
+    }
     for (_, trial), loss in _answer("Training loss", swept.samples).items():
         assert (int(trial), loss) in losses
 
@@ -97,9 +114,16 @@ def test_values_match_the_ledger(swept: Swept) -> None:
 def test_hypervolume_is_that_of_all_rungs(swept: Swept) -> None:
     goals = swept.sweep.scheduler.objective.goals
     corner_p, corner_s = goals.reference_point((0.6, 0.47))
-    points = [point.pair(goals) for event in swept.events if isinstance(event, RungFinished) for point in event.points]
+    points = [
+        point.pair(goals)
+        for event in swept.events
+        if isinstance(event, RungFinished)
+        for point in event.points
+    ]
     area, top = 0.0, corner_s
-    for p, s in sorted(points, reverse=True):  # each point adds the strip above the points to its right
+    for p, s in sorted(
+        points, reverse=True
+    ):  # each point adds the strip above the points to its right
         area += max(0.0, p - corner_p) * max(0.0, s - top)
         top = max(top, s)
     ((_, hypervolume),) = _answer("Hypervolume", swept.samples).items()

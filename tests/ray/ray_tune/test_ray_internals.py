@@ -45,7 +45,9 @@ def test_address_is_resolved(address: str) -> None:
 
 def test_status_lists_pending_work(address: str) -> None:
     task = ray.remote(num_cpus=8)(wait).remote(0)
-    waiting = until(lambda: describe_waiting(ray_internals.read_cluster_status(address, CONNECT_SECONDS)))
+    waiting = until(
+        lambda: describe_waiting(ray_internals.read_cluster_status(address, CONNECT_SECONDS))
+    )
     ray.cancel(task)
     assert "8 CPU" in waiting.text
 
@@ -62,12 +64,17 @@ class Idle:
         pass
 
 
-def test_tune_treats_an_actor_killed_for_memory_as_dead(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tune_treats_an_actor_killed_for_memory_as_dead(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ray_internals.count_memory_kills_as_deaths()
     errors: list[Exception] = []
     manager = RayActorManager(resource_manager=FixedResourceManager({"CPU": 1}))
     actor = manager.add_actor(
-        Idle, kwargs={}, resource_request=ResourceRequest([{"CPU": 1}]), on_error=lambda _, error: errors.append(error)
+        Idle,
+        kwargs={},
+        resource_request=ResourceRequest([{"CPU": 1}]),
+        on_error=lambda _, error: errors.append(error),
     )
     until(lambda: manager.next(timeout=1) and manager.is_actor_started(actor))
     handle, _ = manager._live_actors_to_ray_actors_resources[actor]

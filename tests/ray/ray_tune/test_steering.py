@@ -22,11 +22,16 @@ def start_driver(folder: Path) -> "subprocess.Popen[bytes]":
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), str(ROOT)])}
     with (folder / "printed.txt").open("ab") as file:
         return subprocess.Popen(
-            [sys.executable, "-m", "support.steered_sweep", str(folder)], env=environment, stdout=file, stderr=file
+            [sys.executable, "-m", "support.steered_sweep", str(folder)],
+            env=environment,
+            stdout=file,
+            stderr=file,
         )
 
 
-def wait_until(condition: Callable[[], bool], driver: "subprocess.Popen[bytes]", seconds: float = 200) -> None:
+def wait_until(
+    condition: Callable[[], bool], driver: "subprocess.Popen[bytes]", seconds: float = 200
+) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline and driver.poll() is None
@@ -54,13 +59,17 @@ def test_control_requests_survive_a_killed_driver(tmp_path: Path) -> None:
     (tmp_path / "points").mkdir()
     driver = start_driver(tmp_path)
     try:
-        wait_until(lambda: (tmp_path / "ledger.jsonl").is_file() and len(load(tmp_path).rungs) >= 1, driver)
+        wait_until(
+            lambda: (tmp_path / "ledger.jsonl").is_file() and len(load(tmp_path).rungs) >= 1, driver
+        )
         assert "paused" in control(tmp_path, "--pause")
         wait_until(lambda: num_running(tmp_path) == 0, driver)
         before = load(tmp_path)
         assert {trial.reason for trial in before.trials} == {"the sweep is paused"}
         assert "trial 1 stopped" in control(tmp_path, "--stop-trial", "1")
-        assert "loss triplet, margin 0.1" in control(tmp_path, "--try", "{loss: triplet, margin: 0.1}")
+        assert "loss triplet, margin 0.1" in control(
+            tmp_path, "--try", "{loss: triplet, margin: 0.1}"
+        )
         control(tmp_path, "--workers", "1")
         assert "allowed: 1 to 2" in reject(tmp_path, "--workers", "3")
         assert "--stop-trial is 99" in reject(tmp_path, "--stop-trial", "99")
@@ -85,10 +94,16 @@ def test_control_requests_survive_a_killed_driver(tmp_path: Path) -> None:
     assert results.trials[1].status == "stopped"
     events = list(read_events(tmp_path / "ledger.jsonl"))
     resumed_at = next(
-        number for number, event in enumerate(events) if isinstance(event, SweepSteered) and event.action == "resume"
+        number
+        for number, event in enumerate(events)
+        if isinstance(event, SweepSteered) and event.action == "resume"
     )
-    later = [event for event in events[resumed_at:] if isinstance(event, TrialStarted | TrialContinued)]
-    assert isinstance(later[0], TrialContinued) and later[0].trial == 0, "the interrupted trial resumes first"
+    later = [
+        event for event in events[resumed_at:] if isinstance(event, TrialStarted | TrialContinued)
+    ]
+    assert isinstance(later[0], TrialContinued) and later[0].trial == 0, (
+        "the interrupted trial resumes first"
+    )
     requested = later[1]
     assert isinstance(requested, TrialStarted) and requested.origin is not None
     assert {"loss": "triplet", "margin": 0.1}.items() <= requested.config.items()

@@ -48,7 +48,9 @@ def test_driver_ended_by_ray_leaves_a_report(run: Path) -> None:
 
 def test_killed_driver_leaves_a_report(run: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as head:
-        printed = drive(run, f"127.0.0.1:{head.getsockname()[1]}", "os.kill(os.getpid(), signal.SIGKILL)")
+        printed = drive(
+            run, f"127.0.0.1:{head.getsockname()[1]}", "os.kill(os.getpid(), signal.SIGKILL)"
+        )
     assert "killed" in printed
     assert (run / "report" / "front.md").is_file()
 

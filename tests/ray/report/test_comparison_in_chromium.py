@@ -12,7 +12,9 @@ from support.chromium import PHONE, Window, address_of, axe_violations, chromium
 from support.ledgers import StoredSweep, dev_front, random_trials, write_ledger
 from support.pictures import blank_png
 
-SERIES = "() => echarts.getInstanceByDom(document.querySelector('#fronts-canvas')).getOption().series"
+SERIES = (
+    "() => echarts.getInstanceByDom(document.querySelector('#fronts-canvas')).getOption().series"
+)
 
 AXES = """() => {
     const { xAxis, yAxis } = echarts.getInstanceByDom(document.querySelector("#fronts-canvas")).getOption();
@@ -65,7 +67,9 @@ def shown_fronts(page: Any) -> dict[str, list[list[float]]]:
 def expected_fronts(comparison: SideBySide, split: Any) -> dict[str, list[Any]]:
     fronts = {}
     for side in comparison.sides:
-        scores = [(100 * point["similarity"], 100 * point["polarity"]) for point in side.front.on(split)]
+        scores = [
+            (100 * point["similarity"], 100 * point["polarity"]) for point in side.front.on(split)
+        ]
         fronts[side.label] = [pytest.approx(pair, abs=1e-3) for pair in scores]
     return fronts
 

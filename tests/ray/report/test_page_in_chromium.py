@@ -79,7 +79,10 @@ def served(folder: Path) -> Iterator[str]:
 
 def report_of(folder: Path) -> Path:
     """Write the report of a run, with blank pictures and invented importances, and return its page."""
-    by_name = {"loss": Share(0.6, Interval(0.2, 0.9)), "learning_rate": Share(0.4, Interval(0.1, 0.8))}
+    by_name = {
+        "loss": Share(0.6, Interval(0.2, 0.9)),
+        "learning_rate": Share(0.4, Interval(0.1, 0.8)),
+    }
     importance = Importance(dict.fromkeys(("polarity", "similarity", "objective"), by_name))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(reports, "importances", lambda _: importance)
@@ -169,8 +172,12 @@ def shown_trials(page: Any) -> list[int]:
 
 
 def column(page: Any, key: str) -> list[str]:
-    place = page.locator(f'#trial-sheet th[data-key="{key}"]').evaluate("head => head.cellIndex + 1")
-    return page.locator(f"#trial-sheet tbody tr:not([hidden]) td:nth-child({place})").all_inner_texts()
+    place = page.locator(f'#trial-sheet th[data-key="{key}"]').evaluate(
+        "head => head.cellIndex + 1"
+    )
+    return page.locator(
+        f"#trial-sheet tbody tr:not([hidden]) td:nth-child({place})"
+    ).all_inner_texts()
 
 
 def test_mark_shows_its_configuration_and_is_pinned_by_a_click(page: Any) -> None:
@@ -181,7 +188,9 @@ def test_mark_shows_its_configuration_and_is_pinned_by_a_click(page: Any) -> Non
     page.mouse.move(x, y, steps=4)
     shown = page.locator("#front-canvas .tip").inner_text()
     trial, step = member["name"].split(":")[:2]
-    assert f"Trial {trial}, rung {step}" in shown and "learning_rate" in shown and "retention" in shown
+    assert (
+        f"Trial {trial}, rung {step}" in shown and "learning_rate" in shown and "retention" in shown
+    )
     page.mouse.click(x, y)
     assert f"Trial {trial}, rung {step}" in page.locator("#pinned").inner_text()
     assert page.locator("#export-command").inner_text().endswith(f"--point {member['name']}")
@@ -200,8 +209,12 @@ def test_mark_is_pinned_by_a_tap(phone: Window, folder: Path) -> None:
 
 
 def test_export_command_is_copied(page: Any) -> None:
-    page.evaluate("document.addEventListener('copy', () => (window.copied = String(getSelection())))")
-    page.evaluate("navigator.clipboard && (navigator.clipboard.writeText = async (text) => { window.copied = text; })")
+    page.evaluate(
+        "document.addEventListener('copy', () => (window.copied = String(getSelection())))"
+    )
+    page.evaluate(
+        "navigator.clipboard && (navigator.clipboard.writeText = async (text) => { window.copied = text; })"
+    )
     page.get_by_role("button", name="Copy").click()
     page.get_by_role("button", name="Copied").wait_for()
     assert page.evaluate("window.copied").startswith("raysweep export ")
@@ -246,7 +259,9 @@ def test_front_is_operated_by_keyboard(page: Any) -> None:
     similarities = page.evaluate("points.s")
     by_similarity = sorted(members(page), key=lambda member: similarities[member["point"]])
     second = by_similarity[1]["name"]
-    assert second != knee and page.locator("#export-command").inner_text().endswith(f"--point {second}")
+    assert second != knee and page.locator("#export-command").inner_text().endswith(
+        f"--point {second}"
+    )
     assert "Pinned: Trial" in page.locator("body > div[aria-live]").inner_text()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Escape")
@@ -258,7 +273,8 @@ def test_front_is_operated_by_keyboard(page: Any) -> None:
     page.keyboard.press("Tab")
     trials = shown_trials(page)
     assert trials and all(
-        page.evaluate("(n) => pointsOfTrial.get(n).some((place) => points.p[place] >= 80)", number) for number in trials
+        page.evaluate("(n) => pointsOfTrial.get(n).some((place) => points.p[place] >= 80)", number)
+        for number in trials
     )
 
 
@@ -282,7 +298,10 @@ def test_axis_of_the_parallel_coordinates_filters_trials(page: Any) -> None:
     chart.scroll_into_view_if_needed()
     chart.locator("canvas").wait_for()
     drawn = [trial for trial in trials if trial["objective"] is not None]
-    places = [(trial["values"][margin], chart.evaluate(PLACE_ON_AXIS, [trial["trial"], margin])) for trial in drawn]
+    places = [
+        (trial["values"][margin], chart.evaluate(PLACE_ON_AXIS, [trial["trial"], margin]))
+        for trial in drawn
+    ]
     (x, bottom), *others = [place for value, place in places if value is None]
     lowest = max(y for value, (_, y) in places if value is not None)
     assert all(place == [x, bottom] for place in others) and bottom > lowest + 4
@@ -291,7 +310,9 @@ def test_axis_of_the_parallel_coordinates_filters_trials(page: Any) -> None:
     page.mouse.move(x, bottom + 8, steps=4)
     page.mouse.up()
     page.locator("#selection-bar").wait_for(state="visible")
-    assert shown_trials(page) == [trial["trial"] for trial in trials if trial["values"][margin] is None]
+    assert shown_trials(page) == [
+        trial["trial"] for trial in trials if trial["values"][margin] is None
+    ]
 
 
 PLACE_ON_AXIS = """(holder, [number, dimension]) => {
@@ -333,7 +354,10 @@ def test_learning_curves_are_operated_by_keyboard(page: Any) -> None:
     page.keyboard.press("Home")
     first = scored[0]
     scores = ", ".join(f"{objective:.1f}" for _, objective, *_ in first["rungs"])
-    assert announced(page) == f"Trial {first['trial']}, {standing(page, first)}, objective by rung {scores}"
+    assert (
+        announced(page)
+        == f"Trial {first['trial']}, {standing(page, first)}, objective by rung {scores}"
+    )
     check_tip(page, "#curves-chart", first)
     page.keyboard.press("ArrowRight")
     assert announced(page).startswith(f"Trial {scored[1]['trial']},")
@@ -355,7 +379,10 @@ def test_keys_start_at_the_pinned_trial_and_ignore_browser_shortcuts(page: Any) 
     chart = page.locator("#curves-chart .chart")
     chart.scroll_into_view_if_needed()
     page.locator("#curves-chart canvas").wait_for()
-    page.evaluate("(number) => pinTrial({ trial: trials.findIndex(({ trial }) => trial === number) })", scored[1])
+    page.evaluate(
+        "(number) => pinTrial({ trial: trials.findIndex(({ trial }) => trial === number) })",
+        scored[1],
+    )
     announced_before = announced(page)
 
     def press(key: str, **modifiers: bool) -> None:
@@ -381,7 +408,9 @@ def test_parallel_coordinates_and_slices_are_operated_by_keyboard(page: Any) -> 
     focus_chart(page, "Parallel coordinates")
     page.keyboard.press("End")
     last = scored[-1]
-    assert announced(page).startswith(f"Trial {last['trial']}, {standing(page, last)}, loss {last['values'][0]}, ")
+    assert announced(page).startswith(
+        f"Trial {last['trial']}, {standing(page, last)}, loss {last['values'][0]}, "
+    )
     check_tip(page, "#parallel-chart", last)
     by_objective = sorted(scored, key=lambda trial: trial["objective"])
     page.keyboard.press("ArrowDown")
@@ -395,7 +424,9 @@ def test_parallel_coordinates_and_slices_are_operated_by_keyboard(page: Any) -> 
     focus_chart(page, "Slice: learning_rate")
     page.keyboard.press("Home")
     for trial in by_rate[:5]:
-        assert announced(page).startswith(f"Trial {trial['trial']}, {standing(page, trial)}, learning_rate ")
+        assert announced(page).startswith(
+            f"Trial {trial['trial']}, {standing(page, trial)}, learning_rate "
+        )
         assert announced(page).endswith(f", objective {trial['objective']:.1f}")
         page.keyboard.press("ArrowRight")
     page.keyboard.press("End")
@@ -411,7 +442,9 @@ def test_table_is_sorted_and_filtered(page: Any) -> None:
     assert shown == sorted(shown, reverse=True) and len(shown) > NUM_TRIALS // 2
     assert page.locator('th[data-key="objective"]').get_attribute("aria-sort") == "descending"
     head.click()
-    assert [float(text) for text in column(page, "objective") if re.match(r"[\d.]+$", text)] == shown[::-1]
+    assert [
+        float(text) for text in column(page, "objective") if re.match(r"[\d.]+$", text)
+    ] == shown[::-1]
     page.locator("#filter").fill("loss=triplet P>=75")
     page.locator("#selection-bar").wait_for(state="visible")
     assert shown_trials(page) and set(column(page, "parameter 0")) == {"triplet"}
@@ -454,7 +487,9 @@ def test_retrieved_sentences_are_shown_side_by_side(page: Any, folder: Path) -> 
     for column, name in enumerate([REFERENCE, (trial, step, "plain", None)]):
         retrieved = readings.retrieved[name]
         items = lists.nth(column).locator("li").all_inner_texts()
-        for text, sentence, cosine in zip(items, retrieved.ids[query], retrieved.cosines[query], strict=True):
+        for text, sentence, cosine in zip(
+            items, retrieved.ids[query], retrieved.cosines[query], strict=True
+        ):
             assert (
                 f"sentence {sentence} <b>&\N{REPLACEMENT CHARACTER}\N{SYMBOL FOR BELL}" in text
                 and f"{cosine:.3f}" in text
@@ -467,7 +502,9 @@ def test_retrieved_sentences_are_shown_side_by_side(page: Any, folder: Path) -> 
     assert page.locator("#query").input_value() == "2"
 
 
-def test_served_page_of_a_running_sweep_reloads(browser: Any, desktop: Window, tmp_path: Path) -> None:
+def test_served_page_of_a_running_sweep_reloads(
+    browser: Any, desktop: Window, tmp_path: Path
+) -> None:
     page_file = running_report(tmp_path, num_trials=4)
     with served(page_file.parent) as address, window(browser) as watching:
         watching.page.clock.install()
@@ -522,14 +559,23 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     info = dataclasses.replace(INFO, constraints={"polarity": 0.8})
     scores = [(0.70, 0.46), (0.85, 0.44), (0.90, 0.20), (0.65, 0.40)]
     losses = ["triplet", "softmax", "multiple_negatives", "triplet"]
-    configs = [{"loss": loss, "freezing": "emb+B0-2" if loss == "softmax" else "emb"} for loss in losses]
-    trials = [StoredTrial(config, "completed", "", [pair] * 2) for config, pair in zip(configs, scores, strict=True)]
+    configs = [
+        {"loss": loss, "freezing": "emb+B0-2" if loss == "softmax" else "emb"} for loss in losses
+    ]
+    trials = [
+        StoredTrial(config, "completed", "", [pair] * 2)
+        for config, pair in zip(configs, scores, strict=True)
+    ]
     trials[3] = trials[3]._replace(status="running")
     write_ledger(folder, trials, StoredSweep(info=info, finish=None))
     measured = [
         GuardScore(trial, 1, "plain", None, name, "spearman_cosine", score, least)
         for trial in range(3)
-        for name, score, least in (("sts", 0.93, 0.79), ("trec", 0.90 if trial == 1 else 0.6, 0.7), ("free", 0.5, None))
+        for name, score, least in (
+            ("sts", 0.93, 0.79),
+            ("trec", 0.90 if trial == 1 else 0.6, 0.7),
+            ("free", 0.5, None),
+        )
     ]
     ledger = Ledger(folder)
     ledger.append(SweepSteered(request="1", action="stop-trial", trial=3))
@@ -548,8 +594,15 @@ def test_pinned_card_shows_guard_scores_and_missed_limits(desktop: Window, guard
         shown[member["name"].split(":")[0]] = page.locator("#pinned").inner_text()
         rows = page.locator("#pinned-guards tbody tr").all_inner_texts()
         assert [row.split()[0] for row in rows] == ["free", "sts", "trec"]
-        assert rows[0].endswith("no limit") and rows[1].split()[-4:] == ["93.0", "meets", "≥", "79.0"]
-    assert "misses P ≥ 80.0 (70.0)" in shown["0"] and "misses guard trec ≥ 70.0 (60.0)" in shown["0"]
+        assert rows[0].endswith("no limit") and rows[1].split()[-4:] == [
+            "93.0",
+            "meets",
+            "≥",
+            "79.0",
+        ]
+    assert (
+        "misses P ≥ 80.0 (70.0)" in shown["0"] and "misses guard trec ≥ 70.0 (60.0)" in shown["0"]
+    )
     assert "misses P" not in shown["2"] and "misses guard trec ≥ 70.0 (60.0)" in shown["2"]
     assert "misses" not in shown["1"] and "★ knee, ◆ best objective" in shown["1"]
     assert page.locator("table.members th").all_inner_texts()[-3:] == [
@@ -582,7 +635,9 @@ def test_best_mark_is_visible_around_the_knee(desktop: Window, guarded: Path) ->
     )
     (best, diamond), (knee, star) = both
     assert best == knee
-    assert diamond > 1.5 * star, "a diamond's edges are closer to its center than its corners, by a factor of sqrt(2)"
+    assert diamond > 1.5 * star, (
+        "a diamond's edges are closer to its center than its corners, by a factor of sqrt(2)"
+    )
 
 
 TEXTS = """(holder) => {
@@ -592,7 +647,9 @@ TEXTS = """(holder) => {
 """Return the texts in a chart, line by line, in drawing order."""
 
 
-def test_slices_show_the_names_of_all_categories(desktop: Window, guarded: Path, folder: Path) -> None:
+def test_slices_show_the_names_of_all_categories(
+    desktop: Window, guarded: Path, folder: Path
+) -> None:
     """Names are side by side on one line or two, and vertical if that is too narrow."""
     for report in (guarded, folder):
         page = desktop.show(address_of(report))
@@ -617,7 +674,10 @@ def test_pinned_trial_keeps_its_color(desktop: Window, guarded: Path) -> None:
             series,
         )
         (outline, wide), (color, narrow) = colors
-        assert color == page.evaluate("coloring().of(trials[pinnedTrial()])") != outline and narrow < wide
+        assert (
+            color == page.evaluate("coloring().of(trials[pinnedTrial()])") != outline
+            and narrow < wide
+        )
 
 
 def test_legend_lists_each_status_once(desktop: Window, folder: Path) -> None:
@@ -647,15 +707,23 @@ def test_numbers_have_the_format_of_the_command_line(page: Any) -> None:
         0,
         131072,
     ]
-    assert page.evaluate("(numbers) => numbers.map(shortNumber)", numbers) == [short(number) for number in numbers]
+    assert page.evaluate("(numbers) => numbers.map(shortNumber)", numbers) == [
+        short(number) for number in numbers
+    ]
 
 
-def test_tables_fit_a_laptop_or_show_that_they_scroll(desktop: Window, phone: Window, guarded: Path) -> None:
+def test_tables_fit_a_laptop_or_show_that_they_scroll(
+    desktop: Window, phone: Window, guarded: Path
+) -> None:
     page = desktop.show(address_of(guarded))
-    widths = page.locator(".scroll").evaluate_all("boxes => boxes.map((box) => box.scrollWidth - box.clientWidth)")
+    widths = page.locator(".scroll").evaluate_all(
+        "boxes => boxes.map((box) => box.scrollWidth - box.clientWidth)"
+    )
     assert max(widths) <= 0
     page = phone.show(address_of(guarded))
-    shades = page.locator("#trials .scroll").evaluate("box => getComputedStyle(box).backgroundAttachment")
+    shades = page.locator("#trials .scroll").evaluate(
+        "box => getComputedStyle(box).backgroundAttachment"
+    )
     assert shades == "local, local, scroll, scroll"
 
 
@@ -690,9 +758,15 @@ def test_hostile_texts_are_escaped(phone: Window, tmp_path: Path) -> None:
     points = [baseline("dev", "setfit", 0.7, 0.44, label=HOSTILE)]
     write_ledger(tmp_path, trials, StoredSweep(info=info, baselines=points))
     readings = invented_readings(load(tmp_path), "dev", k=4)
-    write_readings(tmp_path, dataclasses.replace(readings, texts=dict.fromkeys(readings.texts, HOSTILE)))
+    write_readings(
+        tmp_path, dataclasses.replace(readings, texts=dict.fromkeys(readings.texts, HOSTILE))
+    )
     page = phone.show(address_of(report_of(tmp_path)))
-    assert page.locator("h1").inner_text().startswith("</script><img src=x onerror=alert(1)>\ufffd\ufffdabc")
+    assert (
+        page.locator("h1")
+        .inner_text()
+        .startswith("</script><img src=x onerror=alert(1)>\ufffd\ufffdabc")
+    )
     page.locator("#front-canvas").focus()
     page.locator(".tip").wait_for()
     assert "<img src=x" in page.locator(".tip").inner_text()

@@ -53,15 +53,23 @@ def test_shipped_spaces_load_by_name_with_overrides() -> None:
 
 
 def test_overrides_may_be_yaml_text_or_values() -> None:
-    as_text = raysweep.load_sweep("smoke", {"space.learning_rate": "{low: 1e-6, high: 1e-4, log: true}"})
-    as_value = raysweep.load_sweep("smoke", [("space.learning_rate", {"low": 1e-6, "high": 1e-4, "log": True})])
+    as_text = raysweep.load_sweep(
+        "smoke", {"space.learning_rate": "{low: 1e-6, high: 1e-4, log: true}"}
+    )
+    as_value = raysweep.load_sweep(
+        "smoke", [("space.learning_rate", {"low": 1e-6, "high": 1e-4, "log": True})]
+    )
     assert as_text.space == as_value.space
 
 
-@pytest.mark.parametrize("name", ["/data/x #1.csv", "/data/a: b.csv", "/data/2024", "/data/\U0001f600.csv"])
+@pytest.mark.parametrize(
+    "name", ["/data/x #1.csv", "/data/a: b.csv", "/data/2024", "/data/\U0001f600.csv"]
+)
 def test_paths_are_used_verbatim(name: str) -> None:
     assert raysweep.load_sweep("smoke", {"data.train": Path(name)}).config.data.train == name
-    assert raysweep.load_sweep("smoke", {"data.train": [name, "/data/y.csv"]}).config.data.train == [
+    assert raysweep.load_sweep(
+        "smoke", {"data.train": [name, "/data/y.csv"]}
+    ).config.data.train == [
         name,
         "/data/y.csv",
     ]
@@ -80,13 +88,20 @@ def test_preparing_in_process_reports_warnings(tmp_path: Path, tiny_encoder: str
     messages: list[raysweep.Progress] = []
     raysweep.prepare_sweep(sweep, in_process=True, on_progress=messages.append)
     warnings = [progress.text for progress in messages if progress.kind == "warning"]
-    assert any("1 text occurs with different labels" in text and "dropped 2 rows" in text for text in warnings)
+    assert any(
+        "1 text occurs with different labels" in text and "dropped 2 rows" in text
+        for text in warnings
+    )
 
 
 @pytest.mark.parametrize(
     ("space", "overrides", "message"),
     [
-        ("smok", {}, r"smok: no such file or shipped space \(did you mean smoke\?\); shipped: .*smoke"),
+        (
+            "smok",
+            {},
+            r"smok: no such file or shipped space \(did you mean smoke\?\); shipped: .*smoke",
+        ),
         ("smoke", {"budget.trails": 4}, r"--budget.trails: unknown key \(did you mean trials\?\)"),
         ("smoke", {"budget.trials": -1}, r"--budget.trials is -1; allowed: "),
         (
@@ -94,16 +109,27 @@ def test_preparing_in_process_reports_warnings(tmp_path: Path, tiny_encoder: str
             {"budget.trials": object()},
             r"budget.trials is .* of type object; allowed: a value that YAML can represent",
         ),
-        ("smoke", {"sampler": "nowhere:Sampler"}, r"--sampler: 'nowhere:Sampler' cannot be imported"),
+        (
+            "smoke",
+            {"sampler": "nowhere:Sampler"},
+            r"--sampler: 'nowhere:Sampler' cannot be imported",
+        ),
     ],
 )
-def test_invalid_sweeps_are_rejected(space: str, overrides: dict[str, object], message: str) -> None:
+def test_invalid_sweeps_are_rejected(
+    space: str, overrides: dict[str, object], message: str
+) -> None:
     with pytest.raises(raysweep.InputError, match=message):
         raysweep.load_sweep(space, overrides)
 
 
 def test_trial_configurations_have_the_defaults_of_their_loss() -> None:
-    assert raysweep.trial_config(loss="multiple_negatives", learning_rate=1e-5).loss_parameters["scale"] == 20
+    assert (
+        raysweep.trial_config(loss="multiple_negatives", learning_rate=1e-5).loss_parameters[
+            "scale"
+        ]
+        == 20
+    )
     with pytest.raises(raysweep.InputError, match=r"margn: unknown key \(did you mean margin"):
         raysweep.trial_config(loss="triplet", learning_rate=1e-5, margn=0.1)
 
@@ -124,7 +150,10 @@ def test_missing_runs_and_prepared_files_are_rejected(tmp_path: Path) -> None:
 
 
 def test_messages_fit_on_a_line(tmp_path: Path) -> None:
-    assert repr(raysweep.Progress("event", "trial 3: started")) == "Progress('event', 'trial 3: started')"
+    assert (
+        repr(raysweep.Progress("event", "trial 3: started"))
+        == "Progress('event', 'trial 3: started')"
+    )
     long = raysweep.Progress("warning", "a row\n" * 50)
     assert len(repr(long)) < 110 and "\n" not in repr(long)
     assert str(long) == f"warning: {long.text}"
@@ -139,7 +168,10 @@ def test_callbacks_receive_events_only() -> None:
     display.status("9 of 12 trials", 0.75)
     display.line("trial 0: started")
     display.warn("a label is rare")
-    assert [str(message) for message in messages] == ["trial 0: started", "warning: a label is rare"]
+    assert [str(message) for message in messages] == [
+        "trial 0: started",
+        "warning: a label is rare",
+    ]
     CallbackDisplay(None).line("nobody listens")
 
 
@@ -158,7 +190,9 @@ def driven(tmp_path: Path) -> Iterator[Path]:
                 request = read_request(queued.content)
                 if request.action != "resume":
                     text = f"{request.action} {request.workers} {request.trial} {request.config}"
-                    queue.answer(queued.identity, Answer(accepted=request.action != "pause", text=text))
+                    queue.answer(
+                        queued.identity, Answer(accepted=request.action != "pause", text=text)
+                    )
 
     thread = threading.Thread(target=serve)
     thread.start()
@@ -184,8 +218,12 @@ def test_control_returns_what_the_command_prints(driven: Path) -> None:
 def test_rejected_and_unanswered_requests_raise(driven: Path) -> None:
     with pytest.raises(raysweep.InputError, match="^pause None None None$"):
         raysweep.control_run(driven, "pause")
-    assert raysweep_here(driven, "control", ".", "--pause").stderr == "error: pause None None None\n"
-    with pytest.raises(TimeoutError, match="no answer within 0.1 s; the request stays in the queue"):
+    assert (
+        raysweep_here(driven, "control", ".", "--pause").stderr == "error: pause None None None\n"
+    )
+    with pytest.raises(
+        TimeoutError, match="no answer within 0.1 s; the request stays in the queue"
+    ):
         raysweep.control_run(driven, "resume", wait=0.1)
     unanswered = raysweep_here(driven, "control", ".", "--resume", "--wait", "0.1")
     assert unanswered.returncode == 1 and "no answer within 0.1 s" in unanswered.stderr
@@ -203,7 +241,9 @@ def test_rejected_and_unanswered_requests_raise(driven: Path) -> None:
         ("try", {"margin": float("nan")}, "--try: margin is nan; allowed: "),
     ],
 )
-def test_invalid_actions_are_rejected(tmp_path: Path, action: str, value: Any, message: str) -> None:
+def test_invalid_actions_are_rejected(
+    tmp_path: Path, action: str, value: Any, message: str
+) -> None:
     with pytest.raises(raysweep.InputError, match=message):
         raysweep.control_run(tmp_path, action, value)
 
@@ -235,12 +275,25 @@ def test_evaluate_returns_what_the_command_prints(tmp_path: Path, tiny_encoder: 
         on_progress=warnings.append,
     )
     sources = ("--model", tiny_encoder, "--train", str(train), "--test", str(test))
-    options = ("--k", "2,4", "--rank-weights", "uniform,linear", "--num-pool", "99", "--prompt-query", "find: ")
+    options = (
+        "--k",
+        "2,4",
+        "--rank-weights",
+        "uniform,linear",
+        "--num-pool",
+        "99",
+        "--prompt-query",
+        "find: ",
+    )
     printed = raysweep_here(tmp_path, "evaluate", *sources, *options, "--format", "json")
     assert frame.to_dict("records") == json.loads(printed.stdout)
-    assert [str(message) for message in warnings] == [f"warning: --num-pool is 99; using all 60 rows of {train}"]
+    assert [str(message) for message in warnings] == [
+        f"warning: --num-pool is 99; using all 60 rows of {train}"
+    ]
     plain = raysweep.evaluate_model(tiny_encoder, train, test, k=3, num_pool=20)
-    again = raysweep.evaluate_model(tiny_encoder, train, test, k=3, num_pool=20, reference=tiny_encoder)
+    again = raysweep.evaluate_model(
+        tiny_encoder, train, test, k=3, num_pool=20, reference=tiny_encoder
+    )
     pd.testing.assert_frame_equal(plain, again)
 
 
@@ -261,6 +314,11 @@ def test_invalid_evaluations_are_rejected(
     tmp_path: Path, tiny_encoder: str, arguments: dict[str, Any], message: str
 ) -> None:
     write_labeled(tmp_path)
-    files = {"model": tiny_encoder, "train": tmp_path / "train.csv", "test": tmp_path / "test.csv", "k": 2}
+    files = {
+        "model": tiny_encoder,
+        "train": tmp_path / "train.csv",
+        "test": tmp_path / "test.csv",
+        "k": 2,
+    }
     with pytest.raises(raysweep.InputError, match=message):
         raysweep.evaluate_model(**files | arguments)

@@ -44,7 +44,9 @@ class Shell:
 @pytest.fixture
 def cell(monkeypatch: pytest.MonkeyPatch) -> Cell:
     cell = Cell()
-    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)  # then its consoles display texts by default
+    monkeypatch.setattr(
+        "rich.console._is_jupyter", lambda: True
+    )  # then its consoles display texts by default
     ipython: Any = ModuleType("IPython")
     ipython.get_ipython = Shell
     ipython.display = ModuleType("IPython.display")
@@ -65,7 +67,9 @@ def test_a_notebook_shows_warnings_the_last_events_and_the_status(cell: Cell) ->
     assert "beware of &lt;b&gt;" in cell.versions[-1]["text/html"]
 
 
-def test_a_notebook_is_updated_at_most_once_a_second(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_is_updated_at_most_once_a_second(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     display = NotebookDisplay()

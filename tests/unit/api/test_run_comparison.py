@@ -42,7 +42,9 @@ def comparison(folder: Path) -> raysweep.RunComparison:
 @pytest.fixture(scope="module")
 def printed(folder: Path) -> dict[str, Any]:
     """Return the output of ``raysweep compare --format json``."""
-    done = raysweep_here(folder, "compare", str(folder / "one"), str(folder / "two"), "--format", "json")
+    done = raysweep_here(
+        folder, "compare", str(folder / "one"), str(folder / "two"), "--format", "json"
+    )
     values: dict[str, Any] = json.loads(done.stdout)
     return values
 
@@ -63,7 +65,9 @@ def test_runs_and_fronts_are_those_that_compare_prints(
             assert front.drop(columns=["label", "split"]).to_dict("records") == points
 
 
-def test_differences_are_those_that_compare_prints(comparison: raysweep.RunComparison, printed: dict[str, Any]) -> None:
+def test_differences_are_those_that_compare_prints(
+    comparison: raysweep.RunComparison, printed: dict[str, Any]
+) -> None:
     differences = comparison.differences
     assert len(differences) == len(printed["differences"]) == 2
     for row, difference in zip(differences.to_dict("records"), printed["differences"], strict=True):
@@ -79,11 +83,18 @@ def test_tables_and_notes_are_those_that_compare_prints(
 ) -> None:
     dominations = comparison.dominations.to_dict("records")
     assert [{**row, "names": list(row["names"])} for row in dominations] == printed["dominations"]
-    assert comparison.settings.to_dict("split")["data"] == list(printed["settings"].values()) == [[12, 13]]
+    assert (
+        comparison.settings.to_dict("split")["data"]
+        == list(printed["settings"].values())
+        == [[12, 13]]
+    )
     assert comparison.settings.index.tolist() == list(printed["settings"]) == ["budget.trials"]
     assert comparison.settings.columns.tolist() == ["one", "two"]
     best = comparison.best_configurations
-    assert dict(zip(best.index, best.to_numpy().tolist(), strict=True)) == printed["best_configurations"]
+    assert (
+        dict(zip(best.index, best.to_numpy().tolist(), strict=True))
+        == printed["best_configurations"]
+    )
     assert comparison.notes == printed["notes"]
     assert repr(comparison) == "RunComparison of one and two"
 

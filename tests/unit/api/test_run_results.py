@@ -38,16 +38,29 @@ def test_points_trials_and_rungs_match_the_ledger(run: raysweep.RunResults) -> N
     assert run.rungs[["trial", "step", "examples_seen"]].to_dict("records") == [
         {name: rung[name] for name in ("trial", "step", "examples_seen")} for rung in rungs
     ]
-    expected = [(rung["trial"], rung["step"], point["polarity"]) for rung in rungs for point in rung["points"]]  # type: ignore[attr-defined]
-    assert list(run.points[["trial", "step", "polarity"]].itertuples(index=False, name=None)) == expected
+    expected = [
+        (rung["trial"], rung["step"], point["polarity"])
+        for rung in rungs
+        for point in rung["points"]
+    ]  # type: ignore[attr-defined]
+    assert (
+        list(run.points[["trial", "step", "polarity"]].itertuples(index=False, name=None))
+        == expected
+    )
     started = events(run, "trial")
-    assert run.trials.config_learning_rate.tolist() == [event["config"]["learning_rate"] for event in started]  # type: ignore[index]
+    assert run.trials.config_learning_rate.tolist() == [
+        event["config"]["learning_rate"] for event in started
+    ]  # type: ignore[index]
     assert set(run.trials.status) <= {"completed", "stopped"}
 
 
 def test_the_front_is_not_dominated(run: raysweep.RunResults) -> None:
     points = run.points[["polarity", "similarity"]].to_numpy().tolist()
-    undominated = {(p, s) for p, s in points if not any(q >= p and t >= s and (q, t) != (p, s) for q, t in points)}
+    undominated = {
+        (p, s)
+        for p, s in points
+        if not any(q >= p and t >= s and (q, t) != (p, s) for q, t in points)
+    }
     front = run.front
     assert set(zip(front.dev_polarity, front.dev_similarity, strict=True)) == undominated
     assert front.dev_similarity.is_monotonic_decreasing
@@ -69,13 +82,30 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> raysweep.RunResults:
 def as_shown(row: dict[Hashable, Any]) -> dict[str, Any]:
     """Return a row of a frame in the form of ``raysweep show --format json``, with missing values as None."""
     values = {str(name): None if pd.isna(value) else value for name, value in row.items()}
-    config = {name.removeprefix("config_"): value for name, value in values.items() if name.startswith("config_")}
-    plain = ("point", "trial", "step", "kind", "value", "width", "encoders", "objective", "is_feasible")
+    config = {
+        name.removeprefix("config_"): value
+        for name, value in values.items()
+        if name.startswith("config_")
+    }
+    plain = (
+        "point",
+        "trial",
+        "step",
+        "kind",
+        "value",
+        "width",
+        "encoders",
+        "objective",
+        "is_feasible",
+    )
     shown = {name: values[name] for name in plain}
     shown["marks"] = [mark for mark in ("knee", "best") if values[f"is_{mark}"]]
     for split in ("dev", "test"):
         scores = {name: values[f"{split}_{name}"] for name in SCORES}
-        bounds = {name: [values[f"{split}_{name}_low"], values[f"{split}_{name}_high"]] for name in SCORES[:3]}
+        bounds = {
+            name: [values[f"{split}_{name}_low"], values[f"{split}_{name}_high"]]
+            for name in SCORES[:3]
+        }
         scores["intervals"] = bounds if bounds["polarity"][0] else None
         shown[split] = scores if scores["polarity"] else None
     return {
@@ -109,14 +139,19 @@ def without_texts(shown: dict[str, Any]) -> dict[str, Any]:
         ),
         ({"top": 3}, ("--top", "3")),
         ({"knee": True}, ("--knee",)),
-        ({"everything": True, "best": "retention", "top": 20}, ("--all", "--best", "retention", "--top", "20")),
+        (
+            {"everything": True, "best": "retention", "top": 20},
+            ("--all", "--best", "retention", "--top", "20"),
+        ),
         ({"where": "P > 99.9"}, ("--where", "P > 99.9")),
     ],
 )
 def test_choose_returns_the_points_that_show_prints(
     scored: raysweep.RunResults, arguments: dict[str, Any], options: tuple[str, ...]
 ) -> None:
-    shown = json.loads(raysweep_here(scored.folder, "show", ".", *options, "--format", "json").stdout)
+    shown = json.loads(
+        raysweep_here(scored.folder, "show", ".", *options, "--format", "json").stdout
+    )
     rows = [as_shown(row) for row in scored.choose(**arguments).to_dict("records")]
     assert rows == [without_texts(each) for each in shown]
     assert bool(rows) == ("P > 99.9" not in options)
@@ -128,7 +163,10 @@ def test_the_front_has_the_columns_of_a_choice(scored: raysweep.RunResults) -> N
     pd.testing.assert_frame_equal(chosen[front.columns], front)
     (best,) = scored.choose(best="P").point
     assert best == front.point[front.dev_polarity.idxmax()]
-    assert ((chosen.dev_polarity_low < chosen.dev_polarity) & (chosen.dev_polarity < chosen.dev_polarity_high)).all()
+    assert (
+        (chosen.dev_polarity_low < chosen.dev_polarity)
+        & (chosen.dev_polarity < chosen.dev_polarity_high)
+    ).all()
     assert scored.choose(where="P > 99.9").columns[:6].tolist() == front.columns[:6].tolist()
 
 
@@ -141,7 +179,9 @@ def test_the_front_has_the_columns_of_a_choice(scored: raysweep.RunResults) -> N
         ({"knee": True, "top": 2}, "--knee selects one point"),
     ],
 )
-def test_invalid_choices_are_rejected(scored: raysweep.RunResults, arguments: dict[str, Any], message: str) -> None:
+def test_invalid_choices_are_rejected(
+    scored: raysweep.RunResults, arguments: dict[str, Any], message: str
+) -> None:
     with pytest.raises(raysweep.InputError, match=message):
         scored.choose(**arguments)
 
@@ -152,7 +192,9 @@ def test_frames_are_copies(run: raysweep.RunResults) -> None:
     assert (run.front.dev_polarity > 0).all()
 
 
-def test_pictures_are_displayed_by_notebooks_and_saved(run: raysweep.RunResults, tmp_path: Path) -> None:
+def test_pictures_are_displayed_by_notebooks_and_saved(
+    run: raysweep.RunResults, tmp_path: Path
+) -> None:
     for name, picture in (("front", run.front_figure()), ("progress", run.progress_figure())):
         picture.save(tmp_path / f"{name}.png")
         assert (tmp_path / f"{name}.png").read_bytes() == picture._repr_png_() == picture.png

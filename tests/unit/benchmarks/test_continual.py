@@ -5,7 +5,13 @@ import pytest
 import torch
 
 from benchmarks.continual import Accuracies, Ewc, Separate, fisher_information, follow, interval
-from raysweep.training.hypermask.sequence import Step, TaskData, TaskTrainer, TrainingSettings, seeded
+from raysweep.training.hypermask.sequence import (
+    Step,
+    TaskData,
+    TaskTrainer,
+    TrainingSettings,
+    seeded,
+)
 from raysweep.training.hypermask.targets import Classifier
 
 
@@ -45,12 +51,18 @@ def test_ewc_penalizes_the_distance_to_each_task() -> None:
             for weight in learner.target.parameters():
                 weight += 0.1
         learner.finish_task(task, data[task])
-        weights = {name: weight.detach().clone() for name, weight in learner.target.named_parameters()}
+        weights = {
+            name: weight.detach().clone() for name, weight in learner.target.named_parameters()
+        }
         rows = np.random.default_rng(task).permutation(40)
-        memories.append((fisher_information(learner.target, data[task].inputs[rows], task), weights))
+        memories.append(
+            (fisher_information(learner.target, data[task].inputs[rows], task), weights)
+        )
 
     def losses() -> tuple[float, float]:
-        loss = torch.nn.functional.cross_entropy(learner.target(data[1].inputs, 1).logits, data[1].labels)
+        loss = torch.nn.functional.cross_entropy(
+            learner.target(data[1].inputs, 1).logits, data[1].labels
+        )
         for fisher, weights in memories:
             for name, weight in learner.target.named_parameters():
                 loss = loss + 3 * (fisher[name] * (weight - weights[name]) ** 2).sum()

@@ -26,11 +26,15 @@ def frame() -> pd.DataFrame:
     for number in range(12):
         depth, width = 1 + number % 3, float(10 ** random.uniform(1, 3))
         accuracy = 90 - 5 * abs(depth - 2) - 10 * abs(math.log10(width) - 2)
-        rows.append({"depth": depth, "width": width, "val_acc": accuracy, "train_time": 1 + width / 20})
+        rows.append(
+            {"depth": depth, "width": width, "val_acc": accuracy, "train_time": 1 + width / 20}
+        )
     return pd.DataFrame(rows)
 
 
-def write_table(folder: Path, rows: pd.DataFrame, ranges: str = "[]", description: str = DESCRIPTION) -> Path:
+def write_table(
+    folder: Path, rows: pd.DataFrame, ranges: str = "[]", description: str = DESCRIPTION
+) -> Path:
     path = folder / "mlp.parquet"
     rows.to_parquet(path)
     (folder / "mlp.table.yaml").write_text(f"{description}ranges: {ranges}\n")
@@ -41,11 +45,16 @@ def test_metrics_are_scaled_to_their_ranges(tmp_path: Path) -> None:
     rows = frame()
     recording = read(write_table(tmp_path, rows))
     assert recording.reference_point == (0.0, 0.0) and recording.reference is None
-    assert [dict(trial.values) for trial in recording.trials] == rows[["depth", "width"]].to_dict("records")
+    assert [dict(trial.values) for trial in recording.trials] == rows[["depth", "width"]].to_dict(
+        "records"
+    )
     for trial, row in zip(recording.trials, rows.itertuples(), strict=True):
         (rung,) = trial.rungs
         expected = (row.val_acc - 50) / 40, 1 - math.log(row.train_time) / math.log(100)
-        assert rung.points == (pytest.approx(expected),) and (rung.budget, rung.seconds) == (1, row.train_time)
+        assert rung.points == (pytest.approx(expected),) and (rung.budget, rung.seconds) == (
+            1,
+            row.train_time,
+        )
 
 
 def test_the_ends_of_a_logarithmic_range_are_0_and_1(tmp_path: Path) -> None:
@@ -74,7 +83,11 @@ def test_few_numbers_are_choices_unless_described_as_a_range(tmp_path: Path) -> 
 
 
 def test_published_scores_have_a_rung_for_each_epoch(tmp_path: Path) -> None:
-    rows = ["model,loss,margin,epoch,polarity,similarity", "a,triplet,0.5,1,60,45", "b,triplet,0.5,1,99,99"]
+    rows = [
+        "model,loss,margin,epoch,polarity,similarity",
+        "a,triplet,0.5,1,60,45",
+        "b,triplet,0.5,1,99,99",
+    ]
     rows += ["a,triplet,0.5,2,70,40", "a,softmax,,1,65,44"]
     (tmp_path / "published.csv").write_text("\n".join(rows))
     recording = read(tmp_path / "published.csv", {"model": "a"})

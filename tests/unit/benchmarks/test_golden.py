@@ -14,7 +14,9 @@ def test_floats_that_differ_in_the_last_bit_differ() -> None:
 
 
 def test_missing_and_new_values_differ() -> None:
-    assert len(list(differences(exact({"a": [1.0, 2.0], "b": 0}), exact({"a": [1.0], "c": 0})))) == 3
+    assert (
+        len(list(differences(exact({"a": [1.0, 2.0], "b": 0}), exact({"a": [1.0], "c": 0})))) == 3
+    )
 
 
 def test_values_that_are_not_finite_can_be_recorded() -> None:

@@ -73,7 +73,9 @@ def test_split_tasks_are_pairs_of_digits() -> None:
     assert data.labels.tolist() == [1, 0]
 
 
-def test_all_methods_run_20_iterations_on_files_in_the_format_of_mnist(folder: Path, tmp_path: Path) -> None:
+def test_all_methods_run_20_iterations_on_files_in_the_format_of_mnist(
+    folder: Path, tmp_path: Path
+) -> None:
     mnist = hypermask_digits.read_mnist(folder)
     outcomes = {}
     for problem in MNIST:

@@ -31,11 +31,17 @@ EVALUATION = EvaluationConfig(k=4)
 SETTINGS = TrainingSettings(num_iterations=5, batch_size=8, seed=3)
 
 
-def test_hypermask_scores_like_a_trial(sequence_prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hypermask_scores_like_a_trial(
+    sequence_prepared: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(hypermask_sentences, "ADAPTER_SIZE", 8)
-    masks = MaskSettings(10, "signed", beta=0.1, lambda_=0.01, embedding_size=24, hidden_layers=(4, 4))
+    masks = MaskSettings(
+        10, "signed", beta=0.1, lambda_=0.01, embedding_size=24, hidden_layers=(4, 4)
+    )
     method = Method(HYPERMASK, 3e-3, "shared", masks)
-    outcome = train(method, list(DataSet.read_all(sequence_prepared, EVALUATION).values()), SETTINGS)
+    outcome = train(
+        method, list(DataSet.read_all(sequence_prepared, EVALUATION).values()), SETTINGS
+    )
     *_, last = rungs(trial(), SequenceBench(sequence_prepared, EVALUATION), seed=3, num_rungs=2)
     assert list(outcome.keys) == list(last.points)
     for number, scores in enumerate(last.points.values()):
@@ -60,7 +66,10 @@ def test_all_methods_in_both_orders(sequence_prepared: Prepared) -> None:
     cells = {(data_set, name): of_row for data_set, name, of_row in rows(order, outcomes)}
     assert len(cells) == 3 * len(outcomes)
     for key in ("P", "S"):
-        ours, theirs = (np.array([one.values(None)[key] for one in outcomes[name]]) for name in (HYPERMASK, PROBE))
+        ours, theirs = (
+            np.array([one.values(None)[key] for one in outcomes[name]])
+            for name in (HYPERMASK, PROBE)
+        )
         mean, _ = cells[MEAN, PROBE][f"HyperMask minus it: {key}"]
         assert mean == pytest.approx((ours - theirs).mean())
         by_data_set = [cells[name, PROBE][key][0] for name in order]

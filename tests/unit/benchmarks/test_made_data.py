@@ -34,7 +34,9 @@ def test_data_is_determined_by_its_seed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["easy", "late"])
-def test_texts_are_distinct_and_labels_balanced(kind: str, data: dict[str, tuple[Rows, Rows]]) -> None:
+def test_texts_are_distinct_and_labels_balanced(
+    kind: str, data: dict[str, tuple[Rows, Rows]]
+) -> None:
     rows = [row for part in data[kind] for row in part]
     assert len({row["text"] for row in rows}) == len(rows) == 2400
     assert np.mean([row["label"] == "positive" for row in rows]) == pytest.approx(0.5, abs=0.05)
@@ -50,16 +52,22 @@ def test_labels_follow_from_sentence_and_speaker(data: dict[str, tuple[Rows, Row
         assert (row["label"] != labels[sentence]) == is_ironic
         num_quoted += quoted is not None
         num_ironic += is_ironic
-    assert num_quoted / 2400 == pytest.approx(0.4, abs=0.05) and num_ironic / num_quoted == pytest.approx(0.5, abs=0.08)
+    assert num_quoted / 2400 == pytest.approx(
+        0.4, abs=0.05
+    ) and num_ironic / num_quoted == pytest.approx(0.5, abs=0.08)
 
 
 def accuracy(rows: tuple[Rows, Rows], num_train: int, *, ironic: bool | None = None) -> float:
     """Of a linear learner of words, on the test sentences; on those of ironic speakers, or of all else, if so asked."""
     train, test = rows[0][:num_train], rows[1]
     if ironic is not None:
-        test = [row for row in test if any(name in row["text"] for name in made_data.IRONIC) == ironic]
+        test = [
+            row for row in test if any(name in row["text"] for name in made_data.IRONIC) == ironic
+        ]
     words = CountVectorizer(binary=True)
-    learner = LogisticRegression(C=10).fit(words.fit_transform(_texts(train)), [row["label"] for row in train])
+    learner = LogisticRegression(C=10).fit(
+        words.fit_transform(_texts(train)), [row["label"] for row in train]
+    )
     return float(learner.score(words.transform(_texts(test)), [row["label"] for row in test]))
 
 

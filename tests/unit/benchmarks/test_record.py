@@ -13,15 +13,24 @@ from raysweep.replay.recording_files import read
 from support.ledgers import NUM_RUNGS, StoredTrial, random_trials, write_ledger
 
 
-def recording(runs: Path, data: str = "mr", num_configurations: int = 96, num_pool: int | None = None) -> Recording:
-    return Recording(data, "polarity", runs, num_configurations, 512, NUM_RUNGS, 200, num_pool, 2, seed=3)
+def recording(
+    runs: Path, data: str = "mr", num_configurations: int = 96, num_pool: int | None = None
+) -> Recording:
+    return Recording(
+        data, "polarity", runs, num_configurations, 512, NUM_RUNGS, 200, num_pool, 2, seed=3
+    )
 
 
 @pytest.mark.parametrize("num_pool", [None, 1000])
-def test_a_recording_is_a_random_sweep_without_early_stopping(tmp_path: Path, num_pool: int | None) -> None:
+def test_a_recording_is_a_random_sweep_without_early_stopping(
+    tmp_path: Path, num_pool: int | None
+) -> None:
     command = recording(tmp_path, num_pool=num_pool).command(Path("/data/mr.csv"), None)
     assert command[1:6] == ["-m", "raysweep", "run", "polarity", "--resume-or-start"]
-    options = [(key.removeprefix("--"), value) for key, value in zip(command[6::2], command[7::2], strict=True)]
+    options = [
+        (key.removeprefix("--"), value)
+        for key, value in zip(command[6::2], command[7::2], strict=True)
+    ]
     loaded = load.load(load.find_space("polarity"), options)
     config = loaded.config
     assert (config.sampler, config.early_stopping.policy, config.seed) == ("random", "none", 3)

@@ -11,7 +11,10 @@ from raysweep.replay.recordings import RecordedRung, RecordedSweep, RecordedTria
 
 def sweep(*points: tuple[float, float]) -> RecordedSweep:
     trials = [
-        RecordedTrial({"x": number}, (RecordedRung(1, 1.0, ((p / 2, s / 2),)), RecordedRung(2, 2.0, ((p, s),))))
+        RecordedTrial(
+            {"x": number},
+            (RecordedRung(1, 1.0, ((p / 2, s / 2),)), RecordedRung(2, 2.0, ((p, s),))),
+        )
         for number, (p, s) in enumerate(points)
     ]
     return RecordedSweep(tuple(trials), (0.0, 0.0))
@@ -50,7 +53,9 @@ def test_the_digest_covers_everything_that_a_search_depends_on() -> None:
 def test_a_part_is_determined_by_its_seed() -> None:
     recorded = Recorded("a", sweep(*[(0.01 * number, 0.5) for number in range(1, 21)]))
     part = recorded.part(7, 0)
-    assert len(part.sweep.trials) == 7 and all(trial in recorded.sweep.trials for trial in part.sweep.trials)
+    assert len(part.sweep.trials) == 7 and all(
+        trial in recorded.sweep.trials for trial in part.sweep.trials
+    )
     assert part.sweep == recorded.part(7, 0).sweep != recorded.part(7, 1).sweep
     assert recorded.part(20, 0) is recorded and part.name == "a, 7 of 20"
 
@@ -58,9 +63,15 @@ def test_a_part_is_determined_by_its_seed() -> None:
 def test_recordings_are_used_complete_and_as_tuned_encoders_alone() -> None:
     """The second has the tuned point of each rung, and the same reference point."""
     named = [name for name in located() if f"{os.sep}recordings{os.sep}" in name]
-    assert named and named == [name for path in named[::2] for name in (path, f"{path}{TUNED_ALONE}")]
-    for recording, tuned_alone in zip(map(Recorded.of, named[::2]), map(Recorded.of, named[1::2]), strict=True):
+    assert named and named == [
+        name for path in named[::2] for name in (path, f"{path}{TUNED_ALONE}")
+    ]
+    for recording, tuned_alone in zip(
+        map(Recorded.of, named[::2]), map(Recorded.of, named[1::2]), strict=True
+    ):
         assert tuned_alone.sweep.reference_point == recording.sweep.reference_point
         assert len(tuned_alone.sweep.trials) == len(recording.sweep.trials)
         for trial, tuned in zip(recording.sweep.trials, tuned_alone.sweep.trials, strict=True):
-            assert [rung.points for rung in tuned.rungs] == [rung.points[:1] for rung in trial.rungs]
+            assert [rung.points for rung in tuned.rungs] == [
+                rung.points[:1] for rung in trial.rungs
+            ]

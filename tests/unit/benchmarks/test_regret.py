@@ -63,16 +63,25 @@ def resamples(values: Sequence[float]) -> list[tuple[float, ...]]:
 
 def test_the_interval_of_a_mean() -> None:
     values = [0.10, 0.13, 0.19, 0.31, 0.42]
-    check_interval(regret.mean_interval(values, 0), [float(np.mean(each)) for each in resamples(values)])
+    check_interval(
+        regret.mean_interval(values, 0), [float(np.mean(each)) for each in resamples(values)]
+    )
 
 
 def test_the_interval_of_a_median_may_be_infinite() -> None:
     values = [3.0, 5.0, 8.0, float("inf"), float("inf")]
-    check_interval(regret.median_interval(values, 0), [regret.median(each) for each in resamples(values)])
+    check_interval(
+        regret.median_interval(values, 0), [regret.median(each) for each in resamples(values)]
+    )
     assert regret.median(values) == 8.0 and regret.median([1.0, float("inf")]) == 1.0
 
 
-ONE = {"ours": [0.10, 0.16, 0.13], "a": [0.12, 0.21, 0.2], "b": [0.15, 0.14, 0.16], "random": [0.01, 0.01, 0.01]}
+ONE = {
+    "ours": [0.10, 0.16, 0.13],
+    "a": [0.12, 0.21, 0.2],
+    "b": [0.15, 0.14, 0.16],
+    "random": [0.01, 0.01, 0.01],
+}
 OTHER = {"ours": [0.30, 0.22, 0.26], "a": [0.28, 0.40, 0.31]}
 
 
@@ -93,7 +102,12 @@ def test_the_geometric_mean_ratio_resamples_recordings_and_seeds() -> None:
     found = regret.geometric_mean_ratio([ONE, OTHER], "ours", ["a", "b"], 0)
     assert found.value == pytest.approx((0.13 / 0.15 * 0.26 / 0.33) ** 0.5)
     logs = log_ratios(ONE, "b"), log_ratios(OTHER, "a")
-    every = [(a + b) / 2 for first, second in itertools.product(logs, repeat=2) for a in first for b in second]
+    every = [
+        (a + b) / 2
+        for first, second in itertools.product(logs, repeat=2)
+        for a in first
+        for b in second
+    ]
     check_interval(found.interval, list(np.exp(every)))
 
 

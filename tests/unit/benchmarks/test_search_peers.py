@@ -38,14 +38,18 @@ def recording(request: pytest.FixtureRequest) -> RecordedSweep:
     return RecordedSweep(tuple(trials), (0.5, 0.25), (0.5, 0.5))
 
 
-def steps(entry: registry.Entry, recording: RecordedSweep, seed: int, num_workers: int) -> list[Step]:
+def steps(
+    entry: registry.Entry, recording: RecordedSweep, seed: int, num_workers: int
+) -> list[Step]:
     assert entry.make is not None
     registry.seed_globals(seed)
     return list(replay(recording, entry.make(recording, seed), num_workers))
 
 
 @pytest.mark.parametrize("name", ENTRIES)
-def test_a_row_searches_the_recording_and_is_determined_by_its_seed(name: str, recording: RecordedSweep) -> None:
+def test_a_row_searches_the_recording_and_is_determined_by_its_seed(
+    name: str, recording: RecordedSweep
+) -> None:
     entry = ENTRIES[name]
     if entry.make is None:
         pytest.skip(entry.missing)
@@ -55,9 +59,13 @@ def test_a_row_searches_the_recording_and_is_determined_by_its_seed(name: str, r
         budgets = [step.budget for step in run]
         assert budgets == sorted(budgets) and budgets[-1] <= recording.total_budget
         assert 0 < run[-1].area <= recording.area * (1 + 1e-9)
-        has_no_stopping = recording.num_rungs == 1 or name.endswith(", P and S") or name in ("random", "grid")
+        has_no_stopping = (
+            recording.num_rungs == 1 or name.endswith(", P and S") or name in ("random", "grid")
+        )
         if has_no_stopping:
-            assert budgets[-1] == recording.total_budget and run[-1].area == pytest.approx(recording.area)
+            assert budgets[-1] == recording.total_budget and run[-1].area == pytest.approx(
+                recording.area
+            )
 
 
 def test_row_names_are_unique_and_the_default_equals_a_sweeps(tmp_path: Path) -> None:
@@ -88,7 +96,9 @@ def test_a_trials_value_is_that_of_its_points_so_far(recording: RecordedSweep) -
 def test_a_flat_space_has_the_samplers_names(recording: RecordedSweep) -> None:
     parameters = flat(recording.space)
     by_name = {each.name: each for each in parameters}
-    assert isinstance(by_name["loss"].parameter, Choices) and isinstance(by_name["learning_rate"].parameter, Range)
+    assert isinstance(by_name["loss"].parameter, Choices) and isinstance(
+        by_name["learning_rate"].parameter, Range
+    )
     margin = by_name["loss=triplet.margin"]
     assert (margin.parent, margin.option) == ("loss", "triplet")
     for trial in recording.trials:

@@ -30,10 +30,16 @@ def recorded(name: str, *, counts: bool = True) -> Recorded:
     return Recorded(name, RecordedSweep(tuple(trials), (0.0, 0.0)))
 
 
-def entry(name: str, kind: registry.Kind, shift: int = 0, *, is_slow: bool = False) -> registry.Entry:
+def entry(
+    name: str, kind: registry.Kind, shift: int = 0, *, is_slow: bool = False
+) -> registry.Entry:
     """Random search under another name and with other seeds."""
     return registry.Entry(
-        name, lambda table, seed: Listed(table, shuffled(table, seed + shift)), kind, is_slow=is_slow, module="listed"
+        name,
+        lambda table, seed: Listed(table, shuffled(table, seed + shift)),
+        kind,
+        is_slow=is_slow,
+        module="listed",
     )
 
 
@@ -59,10 +65,14 @@ def test_figures_cover_the_recordings_that_count(capsys: pytest.CaptureFixture[s
     good, bad = recorded("good"), recorded("bad", counts=False)
     made, kept = plan([good, bad]), Kept(None)
     figures = json.loads(json.dumps(played(made, kept)))
-    assert figures["tables_counted"] == ["good"] and figures["missing"] == {"absent": "not installed (absent)"}
+    assert figures["tables_counted"] == ["good"] and figures["missing"] == {
+        "absent": "not installed (absent)"
+    }
 
     def mean_area(row: registry.Entry, workers: int, seeds: int) -> float:
-        return float(np.mean([kept[Cell(good, row, workers, seed)].curve.area for seed in range(seeds)]))
+        return float(
+            np.mean([kept[Cell(good, row, workers, seed)].curve.area for seed in range(seeds)])
+        )
 
     for workers in (1, 8):
         peers = [mean_area(PEER, workers, 20)] + ([mean_area(SLOW, 1, 10)] if workers == 1 else [])
@@ -84,7 +94,9 @@ def test_recordings_that_do_not_count_are_reported(capsys: pytest.CaptureFixture
     assert "no recording counts" in capsys.readouterr().out
 
 
-def test_stored_results_are_not_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stored_results_are_not_computed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "cells.jsonl"
     made = plan([recorded("good")], 4)
     first = played(made, Kept(file))
@@ -106,7 +118,9 @@ def _refuse(cell: Cell) -> Played:
         lambda cell: Cell(recorded("good", counts=False), cell.entry, 1, 0),
         lambda cell: Cell(cell.recorded, cell.entry, 8, 0),
         lambda cell: Cell(cell.recorded, cell.entry, 1, 1),
-        lambda cell: Cell(cell.recorded, entry("peer", "own", 200), 1, 0),  # depends on raysweep's search, too
+        lambda cell: Cell(
+            cell.recorded, entry("peer", "own", 200), 1, 0
+        ),  # depends on raysweep's search, too
     ],
 )
 def test_stored_results_belong_to_one_recording_row_code_and_seed(
@@ -135,13 +149,20 @@ def test_several_processes_yield_the_same_results(tmp_path: Path) -> None:
 
 def test_rows_that_need_rungs_are_skipped_without_them() -> None:
     flat = recorded("flat")
-    long = Recorded("long", replace(flat.sweep, trials=tuple(_trained_on(trial) for trial in flat.sweep.trials)))
+    long = Recorded(
+        "long", replace(flat.sweep, trials=tuple(_trained_on(trial) for trial in flat.sweep.trials))
+    )
     halved = replace(PEER, name="peer, ASHA 2", needs_rungs=True)
     made = search_quality.Plan([flat, long], [DEFAULT, PEER, halved, BASE], 3)
     figures = played(made, kept := Kept(None))
     rows = {name: set(table["workers"]["1"]["rows"]) for name, table in figures["tables"].items()}
-    assert rows == {"flat": {"default", "peer", "random"}, "long": {"default", "peer", "peer, ASHA 2", "random"}}
-    assert {cell.recorded.name for cell in made.cells() if cell.entry == halved and cell in kept} == {"long"}
+    assert rows == {
+        "flat": {"default", "peer", "random"},
+        "long": {"default", "peer", "peer, ASHA 2", "random"},
+    }
+    assert {
+        cell.recorded.name for cell in made.cells() if cell.entry == halved and cell in kept
+    } == {"long"}
 
 
 def _trained_on(trial: RecordedTrial) -> RecordedTrial:

@@ -11,8 +11,19 @@ from raysweep.config.sweep import EncoderConfig
 from raysweep.encoders import encoder
 from raysweep.encoders.structure import Structure
 
-_SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
-_QWEN3 = {"vocab_size": 30522, "hidden_size": 32, "num_hidden_layers": 2, "head_dim": 8, "intermediate_size": 64}
+_SIZES = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+}
+_QWEN3 = {
+    "vocab_size": 30522,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "head_dim": 8,
+    "intermediate_size": 64,
+}
 _GEMMA3 = {**_QWEN3, "num_attention_heads": 4, "num_key_value_heads": 2}
 _T5 = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
 _DISTILBERT = {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64}
@@ -28,12 +39,18 @@ SMALL = {
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_shapes_build_in_a_small_size(shape: str, tmp_path: Path) -> None:
-    model = encoder.load(EncoderConfig(name=random_encoder(shape, tmp_path / shape, **SMALL.get(shape, _SIZES))))
-    assert Structure.of(model).num_blocks == (0 if shape == "albert-base" else 2)  # ALBERT shares its blocks
+    model = encoder.load(
+        EncoderConfig(name=random_encoder(shape, tmp_path / shape, **SMALL.get(shape, _SIZES)))
+    )
+    assert Structure.of(model).num_blocks == (
+        0 if shape == "albert-base" else 2
+    )  # ALBERT shares its blocks
     assert model.encode(["a warm room"]).shape == (1, 32)
 
 
-@pytest.mark.parametrize(("shape", "size"), [("qwen3-0.6b", 595_776_512), ("qwen3-4b", 4_021_774_336)])
+@pytest.mark.parametrize(
+    ("shape", "size"), [("qwen3-0.6b", 595_776_512), ("qwen3-4b", 4_021_774_336)]
+)
 def test_sizes_of_qwen3_shapes(shape: str, size: int) -> None:
     """The numbers of parameters are those of the checkpoints of Qwen3-Embedding-0.6B and 4B."""
     with torch.device("meta"):

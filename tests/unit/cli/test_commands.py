@@ -32,13 +32,19 @@ RUNNING = ("run", "prepare", "evaluate", "transfer", "measure", "measure-run", "
 def test_commands_that_run_work_have_options_for_their_output() -> None:
     flags = {"--quiet", "-q", "--verbose", "-v", "--log-level"}
     have = {
-        name for name, command in GROUP.commands.items() if flags <= {flag for p in command.params for flag in p.opts}
+        name
+        for name, command in GROUP.commands.items()
+        if flags <= {flag for p in command.params for flag in p.opts}
     }
     assert have == set(RUNNING)
 
 
-@pytest.mark.parametrize("arguments", [["run", "demo"], ["run", "--resume", "RUN"], ["replay", "t.csv"]])
-def test_output_options_are_no_overrides(arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "arguments", [["run", "demo"], ["run", "--resume", "RUN"], ["replay", "t.csv"]]
+)
+def test_output_options_are_no_overrides(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(commands.app, [*arguments, "-q", "-v", "--log-level", "info"])
     assert isinstance(done.exception, InputError), done.output
@@ -51,7 +57,10 @@ def test_output_options_are_no_overrides(arguments: list[str], tmp_path: Path, m
         (["run"], ["SPACE", "shipped space", "--resume RUN"]),
         (["run", "nowhere"], ["nowhere", "no such file", "smoke"]),
         (["run", "demo", "--budget.trials"], ["--budget.trials", "--KEY VALUE"]),
-        (["run", "demo", "--data.train", "--model", "demo"], ["--data.train", "--model", "--KEY=VALUE"]),
+        (
+            ["run", "demo", "--data.train", "--model", "demo"],
+            ["--data.train", "--model", "--KEY=VALUE"],
+        ),
         (["show", "nowhere"], ["nowhere: no such folder"]),
         (["run", "--resume", "RUN", "--warm-start", "OTHER"], ["--warm-start"]),
         (["run", "demo", "--take-over"], ["--take-over", "--resume RUN", "--resume-or-start"]),
@@ -59,13 +68,19 @@ def test_output_options_are_no_overrides(arguments: list[str], tmp_path: Path, m
         (["validate", "demo", "loose"], ["'loose'", "--KEY VALUE"]),
         ([*EVALUATE[:-1], ""], ["--test is empty"]),
         ([*EVALUATE, "--k", "none"], ["--k is 'none'; allowed: "]),
-        ([*EVALUATE, "--rank-weights", "equal"], ["--rank-weights is 'equal'; allowed: uniform, linear"]),
+        (
+            [*EVALUATE, "--rank-weights", "equal"],
+            ["--rank-weights is 'equal'; allowed: uniform, linear"],
+        ),
         ([*EVALUATE, "--precision", "fp16"], ["--precision is 'fp16'; allowed: fp32, bf16"]),
         ([*EVALUATE, "--to", "FILE/to"], ["FILE/to"]),
         (["paper", "RUN", "--to", "s3://bucket/to"], ["--to", "local path"]),
         (["paper", "FOLDER", "--to", "paper"], ["FOLDER: not a run folder"]),
         (["track", "--to", "tensorboard", "RUN"], ["RUN is missing", "--to"]),
-        (["paper", "RUN", "--to", "paper", "--split", "train"], ["--split is 'train'; allowed: dev, test"]),
+        (
+            ["paper", "RUN", "--to", "paper", "--split", "train"],
+            ["--split is 'train'; allowed: dev, test"],
+        ),
         ([*EVALUATE, "--format", "yaml"], ["--format is 'yaml'; allowed: table, json"]),
         (["report", "FOLDER"], ["FOLDER: not a run folder"]),
         (["record", "FOLDER", "recording.csv"], ["FOLDER: not a run folder"]),
@@ -75,7 +90,10 @@ def test_output_options_are_no_overrides(arguments: list[str], tmp_path: Path, m
         (["artifacts", "FOLDER", "--format", "yaml"], ["--format is 'yaml'; allowed: table, json"]),
         (["artifacts", "nowhere"], ["nowhere: no such folder"]),
         (["replay", "recording.json"], ["recording.json: no such file"]),
-        (["replay", "t.csv", "--policy", "growth,best"], ["--policy is 'best'; allowed: growth, pareto"]),
+        (
+            ["replay", "t.csv", "--policy", "growth,best"],
+            ["--policy is 'best'; allowed: growth, pareto"],
+        ),
         (["replay", "t.csv", "--proposals", "all"], ["--proposals is 'all'; allowed: front, area"]),
         (["replay", "t.csv", "--format", "yaml"], ["--format is 'yaml'; allowed: table, json"]),
         (["replay", "t.csv", "--where", "model"], ["--where is 'model'; allowed: COLUMN=VALUE"]),
@@ -107,7 +125,9 @@ def test_invalid_arguments_raise_an_input_error(
         (["frob"], ["frob"]),
     ],
 )
-def test_misuse_is_one_line_with_exit_code_2(tmp_path: Path, arguments: list[str], words: list[str]) -> None:
+def test_misuse_is_one_line_with_exit_code_2(
+    tmp_path: Path, arguments: list[str], words: list[str]
+) -> None:
     done = raysweep_here(tmp_path, *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
@@ -126,7 +146,9 @@ def test_misuse_is_one_line_with_exit_code_2(tmp_path: Path, arguments: list[str
         ["record", "RUN", ""],
     ],
 )
-def test_empty_paths_are_rejected(arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_empty_paths_are_rejected(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An unset shell variable must not mean the current folder."""
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(commands.app, arguments)
@@ -148,7 +170,9 @@ def test_symbols_outside_the_output_encoding_are_replaced(tmp_path: Path) -> Non
     assert "?" in output_in("ascii")
 
 
-@pytest.mark.parametrize(("arguments", "code"), [([], 2), (["--help"], 0), (["watch", "--help"], 0)])
+@pytest.mark.parametrize(
+    ("arguments", "code"), [([], 2), (["--help"], 0), (["watch", "--help"], 0)]
+)
 def test_help_is_printed(tmp_path: Path, arguments: list[str], code: int) -> None:
     done = raysweep_here(tmp_path, *arguments)
     assert (done.returncode, done.stderr) == (code, "")
@@ -165,7 +189,9 @@ def test_every_command_has_help(name: str) -> None:
 def test_help_groups_every_command() -> None:
     """The commands are below the headings in this order; none is in the group of typer."""
     headings = [panels.STEER, panels.LOOK, panels.DATA, panels.PAPERS]
-    done = CliRunner().invoke(commands.app, ["--help"], env={"COLUMNS": "120", "TERMINAL_WIDTH": "120"})
+    done = CliRunner().invoke(
+        commands.app, ["--help"], env={"COLUMNS": "120", "TERMINAL_WIDTH": "120"}
+    )
     panel = ""
     names: dict[str, list[str]] = {}
     for line in done.output.splitlines():
@@ -212,12 +238,28 @@ def test_shells_complete_commands_and_options(shell: str, tmp_path: Path) -> Non
 def test_commands_that_print_a_table_print_json() -> None:
     """Each command whose code prints a table has --format."""
     prints = re.compile(r"print_table\(|report_run\(|watch_once\(")
-    printing = {name for name, command in GROUP.commands.items() if prints.search(inspect.getsource(command.callback))}
+    printing = {
+        name
+        for name, command in GROUP.commands.items()
+        if prints.search(inspect.getsource(command.callback))
+    }
     with_format = {
-        name for name, command in GROUP.commands.items() if any("--format" in p.opts for p in command.params)
+        name
+        for name, command in GROUP.commands.items()
+        if any("--format" in p.opts for p in command.params)
     }
     assert printing == with_format
-    assert {"run", "report", "watch", "show", "compare", "evaluate", "transfer", "measure", "artifacts"} <= printing
+    assert {
+        "run",
+        "report",
+        "watch",
+        "show",
+        "compare",
+        "evaluate",
+        "transfer",
+        "measure",
+        "artifacts",
+    } <= printing
 
 
 def test_invalid_input_ends_with_one_line_and_exit_code_2(tmp_path: Path) -> None:
@@ -235,7 +277,9 @@ def fail_with(code: int) -> Callable[..., None]:
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.ENOSPC])
-def test_storage_errors_are_one_line_with_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+def test_storage_errors_are_one_line_with_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
     monkeypatch.setattr(commands, "app", fail_with(code))
     done = raysweep_here(tmp_path, "report", "RUN")
     expected = f"error: /runs/one/checkpoints: {os.strerror(code)}\n"
@@ -252,13 +296,21 @@ def test_unexpected_missing_files_raise(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            command("schema"), cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, timeout=100, check=False
+            command("schema"),
+            cwd=tmp_path,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=100,
+            check=False,
         )
     assert (done.returncode, done.stderr) == (2, "error: No space left on device\n")
 
 
 @pytest.mark.parametrize("value", ["0", "x"])
-def test_wrong_numbers_of_trials_are_reported_like_those_of_a_file(tmp_path: Path, value: str) -> None:
+def test_wrong_numbers_of_trials_are_reported_like_those_of_a_file(
+    tmp_path: Path, value: str
+) -> None:
     done = raysweep_here(tmp_path, "run", "smoke", "--trials", value)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"error: --trials is {value}; allowed: ")
@@ -283,14 +335,19 @@ def test_validate_describes_a_shipped_space() -> None:
 
 def test_validate_counts_the_combinations_of_a_grid() -> None:
     done = CliRunner().invoke(commands.app, ["validate", "published_grid", "--trials", "50"])
-    assert "sweep published-grid: 17 trials (grid, every combination; budget.trials is 50)" in done.output
+    assert (
+        "sweep published-grid: 17 trials (grid, every combination; budget.trials is 50)"
+        in done.output
+    )
 
 
 def test_artifacts_are_listed_and_removed(tmp_path: Path) -> None:
     from raysweep.data.artifacts import Store
 
     def output(*options: str) -> str:
-        done = CliRunner().invoke(commands.app, ["artifacts", str(tmp_path), *options], env={"COLUMNS": "100"})
+        done = CliRunner().invoke(
+            commands.app, ["artifacts", str(tmp_path), *options], env={"COLUMNS": "100"}
+        )
         assert done.exit_code == 0
         return done.output
 
@@ -301,7 +358,11 @@ def test_artifacts_are_listed_and_removed(tmp_path: Path) -> None:
     store.finish(artifact, {}, {})
     (stored,) = json.loads(output("--format", "json"))
     num_bytes = sum(file.stat().st_size for file in tmp_path.rglob("*") if file.is_file())
-    assert (stored["artifact"], stored["is_complete"], stored["bytes"]) == (artifact.name, True, num_bytes)
+    assert (stored["artifact"], stored["is_complete"], stored["bytes"]) == (
+        artifact.name,
+        True,
+        num_bytes,
+    )
     assert "artifacts: 0, 0.0 MiB" in output("--unused-for", "1", "--prune")
     assert artifact.name in output()
     assert "artifacts: 1, 0.0 MiB, removed" in output("--unused-for", "0", "--prune")

@@ -29,7 +29,9 @@ def run(tmp_path):
     for name in ("run", "other"):
         (tmp_path / name).mkdir()
         trials = random_trials(12)
-        write_ledger(tmp_path / name, trials, StoredSweep(settings=SETTINGS, test_of=dev_front(trials)))
+        write_ledger(
+            tmp_path / name, trials, StoredSweep(settings=SETTINGS, test_of=dev_front(trials))
+        )
     return tmp_path / "run"
 
 
@@ -38,7 +40,9 @@ def raysweep_on(run, arguments):
 
 
 @pytest.mark.parametrize("arguments", READERS, ids=" ".join)
-@pytest.mark.parametrize(("content", "problem"), [(SETTINGS[:-2], CHANGED), (b"\xff", CHANGED), (None, MISSING)])
+@pytest.mark.parametrize(
+    ("content", "problem"), [(SETTINGS[:-2], CHANGED), (b"\xff", CHANGED), (None, MISSING)]
+)
 def test_commands_that_read_damaged_settings_fail_with_one_line(run, arguments, content, problem):
     path = run / "config.yaml"
     path.unlink() if content is None else path.write_bytes(content)
@@ -59,7 +63,11 @@ def test_commands_that_do_not_read_the_settings_ignore_them(run, arguments):
 
 def test_settings_must_match_a_session(run):
     results = load(run)
-    assert read_settings(as_folder(run), results) == {"name": "night-run", "seed": 0, "space": {"learning_rate": 1e-4}}
+    assert read_settings(as_folder(run), results) == {
+        "name": "night-run",
+        "seed": 0,
+        "space": {"learning_rate": 1e-4},
+    }
     (run / "config.yaml").write_bytes(b"seed: 1")
     with pytest.raises(InputError, match="config.yaml"):
         read_settings(as_folder(run), results)

@@ -17,8 +17,12 @@ def exit_code(error: Exception, monkeypatch: pytest.MonkeyPatch) -> int:
     return ended.value.code
 
 
-@pytest.mark.parametrize(("variable", "expected"), [(None, 2), ("0", 0), ("17", 17), ("256", 2), ("no", 2), ("", 2)])
-def test_exit_code_of_invalid_input(variable: str | None, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("variable", "expected"), [(None, 2), ("0", 0), ("17", 17), ("256", 2), ("no", 2), ("", 2)]
+)
+def test_exit_code_of_invalid_input(
+    variable: str | None, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if variable is not None:
         monkeypatch.setenv(commands.CODE_VARIABLE, variable)
     assert exit_code(InputError("space.loss is 3"), monkeypatch) == expected

@@ -45,20 +45,33 @@ def test_valid_values_are_accepted(parsed: object, expected: object) -> None:
 @pytest.mark.parametrize(
     ("parse", "arguments", "words"),
     [
-        *((parse_positive_integer, ("--k", text), ["--k", repr(text)]) for text in ("0", "²", HUGE, "-3", "1.5")),
+        *(
+            (parse_positive_integer, ("--k", text), ["--k", repr(text)])
+            for text in ("0", "²", HUGE, "-3", "1.5")
+        ),
         (parse_positive_integers, ("--k", "4,"), ["--k", "''"]),
         (check_not_empty, ("--train", ""), ["--train"]),
         (check_one_of, ("--format", "yaml", FORMATS), ["--format", "'yaml'", "table, json"]),
-        (check_all_of, ("--format", "json, table", FORMATS), ["--format", "' table'", "table, json"]),
+        (
+            check_all_of,
+            ("--format", "json, table", FORMATS),
+            ["--format", "' table'", "table, json"],
+        ),
         (parse_where, (["model"],), ["--where", "'model'", "COLUMN=VALUE"]),
         (parse_where, (["=a"],), ["--where", "'=a'", "COLUMN=VALUE"]),
         (check_verbosity, (True, True, None), ["--quiet", "--verbose"]),
-        (check_verbosity, (False, False, "loud"), ["--log-level", "'loud'", "debug, info, warning, error"]),
+        (
+            check_verbosity,
+            (False, False, "loud"),
+            ["--log-level", "'loud'", "debug, info, warning, error"],
+        ),
         (with_trials, (["--budget.trials", "4"], 3), ["--trials", "--budget.trials"]),
         (with_trials, (["--budget.trials=4"], 3), ["--trials", "--budget.trials"]),
     ],
 )
-def test_invalid_values_are_rejected(parse: Callable[..., Any], arguments: tuple[Any, ...], words: list[str]) -> None:
+def test_invalid_values_are_rejected(
+    parse: Callable[..., Any], arguments: tuple[Any, ...], words: list[str]
+) -> None:
     with pytest.raises(InputError) as caught:
         parse(*arguments)
     assert [word for word in words if word not in str(caught.value)] == []

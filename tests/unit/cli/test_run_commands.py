@@ -35,7 +35,9 @@ def write_run(folder: Path, state: str) -> Path:
     if state == "finished":
         write_ledger(run, trials, StoredSweep(test_of=dev_front(trials)))
     elif state in ("running", "killed"):  # their files are the same
-        write_ledger(run, [trial._replace(status="running") for trial in trials], StoredSweep(finish=None))
+        write_ledger(
+            run, [trial._replace(status="running") for trial in trials], StoredSweep(finish=None)
+        )
     elif state == "cut off":  # within the last line, which does not count
         write_ledger(run, trials, StoredSweep(finish=None))
         with (run / "ledger.jsonl").open("a") as ledger:
@@ -74,7 +76,9 @@ ERRORS = {
 @pytest.mark.parametrize("state", RESULTS)
 def test_show_prints_a_table(tmp_path, state):
     run = write_run(tmp_path, state)
-    done = raysweep_here(tmp_path, "show", str(run), "--where", "polarity >= 0.7", "--best", "retention")
+    done = raysweep_here(
+        tmp_path, "show", str(run), "--where", "polarity >= 0.7", "--best", "retention"
+    )
     assert (done.returncode, done.stderr) == (0, "")
     members = [each for each in dev_front(random_trials(12)) if each["polarity"] >= 0.7]
     best = max(members, key=lambda each: each["retention"])
@@ -87,13 +91,21 @@ def test_show_and_watch_agree_on_whether_a_sweep_runs(tmp_path):
     write_ledger(tmp_path, random_trials(4), StoredSweep(finish=None))
     driver = Ledger(tmp_path)
     driver.append(TrialStarted(trial=4, config={"loss": "softmax"}, num_rungs=5))
-    shown, watched = (raysweep_here(tmp_path, *words) for words in (("show", "."), ("watch", ".", "--once")))
+    shown, watched = (
+        raysweep_here(tmp_path, *words) for words in (("show", "."), ("watch", ".", "--once"))
+    )
     assert "note: The sweep is still running" in shown.stdout
     assert "running, " in watched.stdout and "1 running" in watched.stdout
     driver.close()
-    shown, watched = (raysweep_here(tmp_path, *words) for words in (("show", "."), ("watch", ".", "--once")))
+    shown, watched = (
+        raysweep_here(tmp_path, *words) for words in (("show", "."), ("watch", ".", "--once"))
+    )
     assert "note: The sweep was killed; " in shown.stdout
-    assert "killed, " in watched.stdout and "1 interrupted" in watched.stdout and "1 running" not in watched.stdout
+    assert (
+        "killed, " in watched.stdout
+        and "1 interrupted" in watched.stdout
+        and "1 running" not in watched.stdout
+    )
 
 
 def test_a_sweep_fails_if_all_trials_fail(tmp_path):
@@ -101,7 +113,8 @@ def test_a_sweep_fails_if_all_trials_fail(tmp_path):
     assert (load(run).status, load(run).reason) == ("failed", "none of its 3 trials succeeded")
     watched = raysweep_here(tmp_path, "watch", str(run), "--once")
     assert (
-        "failed, " in watched.stdout and "none of its 3 trials succeeded; to try more: raysweep run" in watched.stdout
+        "failed, " in watched.stdout
+        and "none of its 3 trials succeeded; to try more: raysweep run" in watched.stdout
     )
     assert "completed" not in watched.stdout
     reported = raysweep_here(tmp_path, "report", str(run))
@@ -129,11 +142,15 @@ def test_report_and_watch_print_the_front_as_json(tmp_path):
     run = write_run(tmp_path, "running")
     write_query_scores(run, load(run))
     shown = json.loads(raysweep_here(tmp_path, "show", str(run), "--format", "json").stdout)
-    assert [row["point"] for row in shown] == [member.name for member in dev_front(random_trials(12))]
+    assert [row["point"] for row in shown] == [
+        member.name for member in dev_front(random_trials(12))
+    ]
     reported = raysweep_here(tmp_path, "report", str(run), "--format", "json")
     assert json.loads(reported.stdout) == shown
     assert "report.html" in reported.stderr
-    watched = json.loads(raysweep_here(tmp_path, "watch", str(run), "--once", "--format", "json").stdout)
+    watched = json.loads(
+        raysweep_here(tmp_path, "watch", str(run), "--once", "--format", "json").stdout
+    )
     assert watched["front"] == shown and shown[0]["dev"]["intervals"] is not None
     assert (watched["state"], sum(watched["trials"].values())) == ("killed", 12)
 
@@ -146,17 +163,23 @@ def test_only_watch_once_prints_json(tmp_path):
 
 def test_show_prefers_single_encoders(tmp_path):
     run = write_run(tmp_path, "finished")
-    preferred = raysweep_here(tmp_path, "show", str(run), "--all", "--prefer", "single", "--format", "json")
+    preferred = raysweep_here(
+        tmp_path, "show", str(run), "--all", "--prefer", "single", "--format", "json"
+    )
     rows = json.loads(preferred.stdout)
     assert rows and {row["encoders"] for row in rows} == {1}
     rejected = raysweep_here(tmp_path, "show", str(run), "--prefer", "double")
-    assert rejected.returncode == 2 and "--prefer" in rejected.stderr and "'double'" in rejected.stderr
+    assert (
+        rejected.returncode == 2 and "--prefer" in rejected.stderr and "'double'" in rejected.stderr
+    )
 
 
 @pytest.mark.parametrize(("format", "shown"), [("table", ""), ("json", "[]")])
 def test_show_without_a_match_exits_with_1(tmp_path, format, shown):
     run = write_run(tmp_path, "finished")
-    done = raysweep_here(tmp_path, "show", str(run), "--where", "polarity > 0.999", "--format", format)
+    done = raysweep_here(
+        tmp_path, "show", str(run), "--where", "polarity > 0.999", "--format", format
+    )
     assert done.returncode == 1
     message = done.stdout if format == "table" else done.stderr
     assert "polarity > 0.999" in message and "0 of " in message
@@ -167,10 +190,16 @@ def test_show_without_a_match_exits_with_1(tmp_path, format, shown):
     ("arguments", "message"),
     [
         (["--where", "P >= 101"], "polarity is 101; allowed: [0, 1]"),
-        (["--best", "speed"], "--best is 'speed'; allowed: objective, polarity, similarity, retention, accuracy"),
+        (
+            ["--best", "speed"],
+            "--best is 'speed'; allowed: objective, polarity, similarity, retention, accuracy",
+        ),
         (["--split", "train"], "--split is 'train'; allowed: dev, test"),
         (["--format", "yaml"], "--format is 'yaml'; allowed: table, json"),
-        (["--knee", "--top", "2"], "--knee selects one point; it cannot be combined with --best or --top"),
+        (
+            ["--knee", "--top", "2"],
+            "--knee selects one point; it cannot be combined with --best or --top",
+        ),
     ],
 )
 def test_invalid_options_of_show_are_one_line(tmp_path, arguments, message):
@@ -183,7 +212,10 @@ def test_invalid_options_of_show_are_one_line(tmp_path, arguments, message):
 
 @pytest.mark.parametrize("state", RESULTS)
 def test_compare_prints_and_writes_a_comparison(tmp_path, state):
-    first, run = write_run(tmp_path, "finished"), write_run(tmp_path, state) if state != "finished" else None
+    first, run = (
+        write_run(tmp_path, "finished"),
+        write_run(tmp_path, state) if state != "finished" else None,
+    )
     other = run or tmp_path / "other"
     if run is None:
         other.mkdir()
@@ -240,8 +272,12 @@ def test_compare_notes_damaged_scores(tmp_path):
 
 def test_compare_prints_differing_settings_as_json(tmp_path):
     first, other = write_run(tmp_path, "finished"), write_run(tmp_path, "killed")
-    change_settings(first, "name: one\nbudget: {trials: 12}\nspace: {loss: triplet}\nstorage: {runs: here}\n")
-    change_settings(other, "name: two\nbudget: {trials: 24}\nspace: {loss: triplet}\nstorage: {runs: there}\n")
+    change_settings(
+        first, "name: one\nbudget: {trials: 12}\nspace: {loss: triplet}\nstorage: {runs: here}\n"
+    )
+    change_settings(
+        other, "name: two\nbudget: {trials: 24}\nspace: {loss: triplet}\nstorage: {runs: there}\n"
+    )
     done = raysweep_here(tmp_path, "compare", str(first), str(other), "--format", "json")
     assert json.loads(done.stdout)["settings"] == {"budget.trials": [12, 24]}
 
@@ -272,14 +308,21 @@ def test_commands_read_a_run_while_its_driver_writes(tmp_path):
     driver = Ledger(run)
     driver.open()
     num_trials = len(load(run).trials)
-    for number, command in enumerate([("show", str(run)), ("compare", str(run), str(other)), ("report", str(run))]):
-        driver.append(TrialStarted(trial=num_trials + number, config={"loss": "triplet"}, num_rungs=5))
+    for number, command in enumerate(
+        [("show", str(run)), ("compare", str(run), str(other)), ("report", str(run))]
+    ):
+        driver.append(
+            TrialStarted(trial=num_trials + number, config={"loss": "triplet"}, num_rungs=5)
+        )
         rung = Rung(num_trials + number, 1, 2048, 9.0, 0.1)
         best = point(num_trials + number, 1, 0.95 + number / 100, 0.9)
         driver.append(RungFinished(**dataclasses.asdict(rung), stop=None, points=(best,)))
         done = raysweep_here(tmp_path, *command)
         assert done.returncode == 0, done.stderr
-        is_best_in_page = command[0] == "report" and f'"{best.name}"' in (run / "report" / "report.html").read_text()
+        is_best_in_page = (
+            command[0] == "report"
+            and f'"{best.name}"' in (run / "report" / "report.html").read_text()
+        )
         assert is_best_in_page or best.name in done.stdout
     driver.close()
     assert len(load(run).trials) == num_trials + 3
@@ -316,6 +359,9 @@ def test_watch_without_a_driver_ends_at_once(tmp_path, state):
     is_run = state not in ("damaged", "no run")
     assert done.returncode == (0 if is_run else 2)
     output = done.stdout if is_run else done.stderr
-    assert NOBODY[state].partition(";")[0].removeprefix("no driver is running: ") in output.splitlines()[-1]
+    assert (
+        NOBODY[state].partition(";")[0].removeprefix("no driver is running: ")
+        in output.splitlines()[-1]
+    )
     assert is_run or len(done.stderr.splitlines()) == 1
     assert ("P" in done.stdout) == (state in RESULTS)

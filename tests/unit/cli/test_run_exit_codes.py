@@ -19,7 +19,9 @@ GIVEN_UP = Ending("failed", "3 of 5 trials failed", is_final=True)
 
 def write_run(folder: Path, trials: list[StoredTrial], ending: Ending) -> None:
     folder.mkdir(parents=True)
-    write_ledger(folder, trials, StoredSweep(finish=(ending.status, ending.reason), is_final=ending.is_final))
+    write_ledger(
+        folder, trials, StoredSweep(finish=(ending.status, ending.reason), is_final=ending.is_final)
+    )
 
 
 @pytest.fixture
@@ -39,7 +41,13 @@ def run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
         monkeypatch.setattr(runner, "run", count)
         (tmp_path / "sweep.yaml").write_text(MINIMAL)
-        options = ("--name", "night", "--resume-or-start", "--storage.runs", str(tmp_path / "raysweep-runs"))
+        options = (
+            "--name",
+            "night",
+            "--resume-or-start",
+            "--storage.runs",
+            str(tmp_path / "raysweep-runs"),
+        )
         return raysweep_here(tmp_path, "run", "sweep.yaml", *options, *more), num_runs
 
     return again
@@ -68,12 +76,16 @@ def test_with_json_only_the_front_is_on_standard_output(run_again: Any) -> None:
     for num_runs in (1, 0):  # the second command only reports the failure
         done, run = run_again(trials, GIVEN_UP, "--format", "json")
         assert (done.returncode, run) == (1, num_runs)
-        assert [member["point"] for member in json.loads(done.stdout)] == [point.name for point in dev_front(trials)]
+        assert [member["point"] for member in json.loads(done.stdout)] == [
+            point.name for point in dev_front(trials)
+        ]
         assert "report.html" in done.stderr
 
 
 def test_the_exit_code_is_1_if_all_trials_failed(run_again: Any) -> None:
-    done, _ = run_again([StoredTrial({"loss": "triplet"}, "failed", "it broke", [(0.7, 0.4)])] * 2, COMPLETED)
+    done, _ = run_again(
+        [StoredTrial({"loss": "triplet"}, "failed", "it broke", [(0.7, 0.4)])] * 2, COMPLETED
+    )
     assert done.returncode == 1
 
 

@@ -15,10 +15,14 @@ def fail(*_: Any, **__: Any) -> None:
     raise InputError("no sweep is run here")
 
 
-def warnings_of_run(folder: Path, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def warnings_of_run(
+    folder: Path, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> list[str]:
     monkeypatch.setattr(runner, "run", fail)
     (folder / "sweep.yaml").write_text(MINIMAL)
-    done = raysweep_here(folder, "run", "sweep.yaml", *arguments, "--storage.runs", str(folder / "runs"))
+    done = raysweep_here(
+        folder, "run", "sweep.yaml", *arguments, "--storage.runs", str(folder / "runs")
+    )
     assert "no sweep is run here" in done.stderr
     return [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
 
@@ -35,13 +39,17 @@ def warnings_of_run(folder: Path, arguments: tuple[str, ...], monkeypatch: pytes
 def test_a_job_that_cannot_be_retried_prints_one_warning(
     arguments: tuple[str, ...], missing: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", '{"metadata": {"job_submission_id": "night"}}')
+    monkeypatch.setenv(
+        "RAY_JOB_CONFIG_JSON_ENV_VAR", '{"metadata": {"job_submission_id": "night"}}'
+    )
     warnings = warnings_of_run(tmp_path, arguments, monkeypatch)
     assert len(warnings) == bool(missing)
     assert all(flag in warnings[0] for flag in missing)
     assert len(missing) != 1 or "--name" not in warnings[0]
 
 
-def test_commands_outside_a_job_print_no_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_outside_a_job_print_no_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("RAY_JOB_CONFIG_JSON_ENV_VAR", raising=False)
     assert warnings_of_run(tmp_path, (), monkeypatch) == []

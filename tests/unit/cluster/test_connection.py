@@ -15,7 +15,9 @@ from raysweep.config.sweep import ResourcesConfig
 from raysweep.errors import InputError
 
 
-def test_token_is_readable_by_its_user_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_token_is_readable_by_its_user_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
         monkeypatch.delenv(name, raising=False)
@@ -45,7 +47,8 @@ def test_token_is_readable_by_its_user_only(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("RAY_AUTH_MODE", "disabled"), ("RAY_AUTH_TOKEN", "t"), ("RAY_AUTH_TOKEN_PATH", "/x")]
+    ("name", "value"),
+    [("RAY_AUTH_MODE", "disabled"), ("RAY_AUTH_TOKEN", "t"), ("RAY_AUTH_TOKEN_PATH", "/x")],
 )
 def test_no_token_is_created_if_the_environment_configures_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
@@ -102,16 +105,24 @@ def test_slow_start_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     monkeypatch.setattr("ray.init", start_slowly)
     monkeypatch.setattr("raysweep.cluster.connection.SILENT_SECONDS", 0.01)
-    with pytest.raises(InputError, match="stopped here"), connected(ResourcesConfig(), report=report):
+    with (
+        pytest.raises(InputError, match="stopped here"),
+        connected(ResourcesConfig(), report=report),
+    ):
         pass
     assert "not started" in lines[0]
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://head:10001", "nonsense"])
-def test_address_from_the_environment_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, address: str) -> None:
+def test_address_from_the_environment_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, address: str
+) -> None:
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     monkeypatch.setenv("RAY_ADDRESS", address)
-    with pytest.raises(InputError, match=f"^RAY_ADDRESS.*{address}.*allowed"), connected(ResourcesConfig()):
+    with (
+        pytest.raises(InputError, match=f"^RAY_ADDRESS.*{address}.*allowed"),
+        connected(ResourcesConfig()),
+    ):
         pass
 
 

@@ -14,7 +14,9 @@ import ray
 
 from raysweep.cluster import heartbeat
 
-needs_counters = pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="/proc has no I/O counters of processes")
+needs_counters = pytest.mark.skipif(
+    not Path("/proc/self/io").exists(), reason="/proc has no I/O counters of processes"
+)
 
 
 @pytest.fixture
@@ -74,8 +76,12 @@ class RecordingActor:
             time.sleep(0.01)
 
 
-def test_heartbeats_report_evaluations_until_the_trial_makes_progress(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(get_node_id=lambda: "the node"))
+def test_heartbeats_report_evaluations_until_the_trial_makes_progress(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        ray, "get_runtime_context", lambda: SimpleNamespace(get_node_id=lambda: "the node")
+    )
     actor = RecordingActor()
     sender = heartbeat.Heartbeat()
     sender.begin("trial", heartbeat.Listener(actor, heartbeat_seconds=0.1))

@@ -20,7 +20,10 @@ class Metadata(BaseHTTPRequestHandler):
     is_preempted: ClassVar[bool]
 
     def do_PUT(self) -> None:
-        knows_how = self.path == "/latest/api/token" and self.headers["X-aws-ec2-metadata-token-ttl-seconds"]
+        knows_how = (
+            self.path == "/latest/api/token"
+            and self.headers["X-aws-ec2-metadata-token-ttl-seconds"]
+        )
         self._answer(200 if knows_how else 400, TOKEN)
 
     def do_GET(self) -> None:
@@ -31,7 +34,10 @@ class Metadata(BaseHTTPRequestHandler):
                 self._answer(200, '{"action": "terminate", "time": "2017-09-18T08:22:00Z"}')
             else:
                 self._answer(404, "<?xml ...")
-        elif self.path == "/computeMetadata/v1/instance/preempted" and self.headers["Metadata-Flavor"] == "Google":
+        elif (
+            self.path == "/computeMetadata/v1/instance/preempted"
+            and self.headers["Metadata-Flavor"] == "Google"
+        ):
             self._answer(200, str(self.is_preempted).upper())
         else:
             self._answer(403, "")
@@ -66,7 +72,10 @@ def no_cloud(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("vendor", "variable", "prefix"),
-    [("Amazon EC2", "AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://"), ("Google", "GCE_METADATA_HOST", "")],
+    [
+        ("Amazon EC2", "AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://"),
+        ("Google", "GCE_METADATA_HOST", ""),
+    ],
 )
 def test_preemption_notice(
     vendor: str, variable: str, prefix: str, metadata: str, monkeypatch: pytest.MonkeyPatch
@@ -88,7 +97,9 @@ def test_no_notice_without_a_metadata_server(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("vendor", ["Amazon EC2", "Google"])
-def test_cloud_is_detected_by_firmware(vendor: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cloud_is_detected_by_firmware(
+    vendor: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "sys_vendor"
     file.write_text(vendor + "\n")
     monkeypatch.setattr(nodes, "VENDOR_FILE", str(file))

@@ -39,7 +39,9 @@ def capacity(*nodes: tuple[float, float]) -> Capacity:
     ],
 )
 def test_requests_fit_the_present_nodes(
-    nodes: tuple[tuple[float, float], ...], encoders: tuple[float, float, int], trials: tuple[float, float, int]
+    nodes: tuple[tuple[float, float], ...],
+    encoders: tuple[float, float, int],
+    trials: tuple[float, float, int],
 ) -> None:
     cluster = capacity(*nodes)
     request = cluster.encoders()
@@ -60,9 +62,15 @@ def test_encoders_are_single_threaded_if_there_are_enough_chunks() -> None:
     ("capacity", "expected"),
     [
         (Capacity((NodeSize(2, 0),), num_present=1, num_alive=1), False),
-        (Capacity((NodeSize(2, 0),), num_present=1, num_alive=2), True),  # the driver is on a head without CPUs
+        (
+            Capacity((NodeSize(2, 0),), num_present=1, num_alive=2),
+            True,
+        ),  # the driver is on a head without CPUs
         (Capacity((NodeSize(2, 0),) * 3, num_present=3, num_alive=3), True),
-        (Capacity((NodeSize(2, 0),), num_present=0, num_alive=1), True),  # an autoscaler brings the first worker
+        (
+            Capacity((NodeSize(2, 0),), num_present=0, num_alive=1),
+            True,
+        ),  # an autoscaler brings the first worker
         (Capacity((NodeSize(2, 0),)), False),
     ],
 )
@@ -74,7 +82,9 @@ def test_cluster_without_workers_needs_max_concurrent_trials() -> None:
     head = [{"memory": 1.0}]
     with pytest.raises(InputError, match=r"resources\.max_concurrent_trials.*no workers"):
         worker_nodes(head, ResourcesConfig())
-    cluster = Capacity(worker_nodes(head, ResourcesConfig(gpus_per_trial=0.5, max_concurrent_trials=4)))
+    cluster = Capacity(
+        worker_nodes(head, ResourcesConfig(gpus_per_trial=0.5, max_concurrent_trials=4))
+    )
     assert (cluster.encoders().gpus, cluster.encoders().count) == (1, 2)
     trials = cluster.trials(ResourcesConfig(gpus_per_trial=0.5, max_concurrent_trials=4))
     assert (trials.gpus, trials.count) == (0.5, 4)
@@ -95,7 +105,9 @@ def test_fractional_requests_share_a_gpu_or_a_node() -> None:
     assert (request.gpus, request.count) == (0.2, 10)
     request = capacity((2, 0)).trials(ResourcesConfig(cpus_per_trial=1.0))
     assert (request.cpus, request.count) == (1, 2)
-    with pytest.raises(InputError, match="3 CPUs and 0 GPUs.* has 2 and 0; .*resources.cpus_per_trial"):
+    with pytest.raises(
+        InputError, match="3 CPUs and 0 GPUs.* has 2 and 0; .*resources.cpus_per_trial"
+    ):
         capacity((2, 0)).trials(ResourcesConfig(cpus_per_trial=3.0))
 
 
@@ -109,7 +121,10 @@ def test_trials_are_packed_on_a_gpu_by_memory_and_cpus() -> None:
     assert round(1 / packed.gpus) == 10
     assert packed.count == 20
     assert packed.cpus * 10 == pytest.approx(request.cpus)
-    assert round(1 / request.packed(peak_bytes=5 << 30, gpu_bytes=80 << 30, cpus_per_gpu=4.5).gpus) == 4
+    assert (
+        round(1 / request.packed(peak_bytes=5 << 30, gpu_bytes=80 << 30, cpus_per_gpu=4.5).gpus)
+        == 4
+    )
     assert request.packed(peak_bytes=5 << 30, gpu_bytes=80 << 30, cpus_per_gpu=0.5) == request
     assert request.packed(peak_bytes=100 << 30, gpu_bytes=80 << 30, cpus_per_gpu=16) == request
 
@@ -149,7 +164,9 @@ def test_memory_does_not_stop_a_cluster_from_scaling() -> None:
     trials = cluster.trials(ResourcesConfig(cpus_per_trial=2, max_concurrent_trials=16))
     request = cluster.with_memory(trials, 5 * GIB)
     assert (request.count, request.memory_bytes) == (16, 5 * GIB)
-    growing_cluster = Capacity(worker_nodes([], ResourcesConfig(cpus_per_trial=2, max_concurrent_trials=16)))
+    growing_cluster = Capacity(
+        worker_nodes([], ResourcesConfig(cpus_per_trial=2, max_concurrent_trials=16))
+    )
     trials = growing_cluster.trials(ResourcesConfig(cpus_per_trial=2, max_concurrent_trials=16))
     assert growing_cluster.with_memory(trials, 5 * GIB) == trials
 
@@ -164,7 +181,9 @@ def test_trial_bytes_equal_measured_memory(sentences: int, measured_mib: float) 
     tokens = round(sentences * 17.67)
     needed = trial_bytes(90_854_912, num_layers=6, width=384, tokens_of_batch=tokens, cache_bytes=0)
     assert needed / 2**20 == pytest.approx(measured_mib, rel=0.05)
-    cached = trial_bytes(90_854_912, num_layers=6, width=384, tokens_of_batch=tokens, cache_bytes=GIB)
+    cached = trial_bytes(
+        90_854_912, num_layers=6, width=384, tokens_of_batch=tokens, cache_bytes=GIB
+    )
     assert cached == needed + GIB
 
 
@@ -186,7 +205,10 @@ def test_autoscaled_nodes_count_as_present() -> None:
     assert (trials.gpus, trials.count) == (1, 4)
     assert Capacity(nodes).trials(ResourcesConfig(max_concurrent_trials=3)).count == 3
     on_cpus = worker_nodes([], ResourcesConfig(gpus_per_trial=0), [HEAD, SPOT, CPUS])
-    assert Capacity(on_cpus).trials(ResourcesConfig(gpus_per_trial=0, cpus_per_trial=8)).count == 4 + 16
+    assert (
+        Capacity(on_cpus).trials(ResourcesConfig(gpus_per_trial=0, cpus_per_trial=8)).count
+        == 4 + 16
+    )
 
 
 @pytest.mark.parametrize(("cpus", "gpus"), [(9, 1), (65, 0)])
@@ -208,7 +230,10 @@ def test_node_types_are_read_from_the_file_of_the_head(tmp_path: Path) -> None:
         "  gpu: {resources: {CPU: 8, GPU: 2, memory: 5000}, max_workers: 3}\n"
         "  any: {resources: {CPU: 1}}\n"
     )
-    assert node_groups(file) == [NodeGroup("gpu", NodeSize(8, 2, 5000), 3), NodeGroup("any", NodeSize(1, 0), 5)]
+    assert node_groups(file) == [
+        NodeGroup("gpu", NodeSize(8, 2, 5000), 3),
+        NodeGroup("any", NodeSize(1, 0), 5),
+    ]
 
 
 def test_own_resource_marks_a_node_type(tmp_path: Path) -> None:
@@ -242,18 +267,28 @@ GPU_NODE = {"CPU": 8, "GPU": 1}
 
 def test_node_groups_are_read_from_rays_own_configuration() -> None:
     config = config_of(
-        ("head", {"CPU": 4}, 1), ("gpu", {**GPU_NODE, "spot": 1}, 64), ("off", GPU_NODE, 0), ("any", {"CPU": 2}, -1)
+        ("head", {"CPU": 4}, 1),
+        ("gpu", {**GPU_NODE, "spot": 1}, 64),
+        ("off", GPU_NODE, 0),
+        ("any", {"CPU": 2}, -1),
     )
     head = NodeSize(4, 0, 1e9)
     expected = [NodeGroup("gpu", NodeSize(8, 1), 64, "spot"), NodeGroup("any", NodeSize(2, 0), 3)]
     assert groups_in_config(config, head, 3) == expected
-    assert [group.name for group in groups_in_config(config, NodeSize(0, 0), 3)] == ["head", "gpu", "any"]
+    assert [group.name for group in groups_in_config(config, NodeSize(0, 0), 3)] == [
+        "head",
+        "gpu",
+        "any",
+    ]
     assert groups_in_config(None, head, 3) == []
 
 
 def test_maximum_resources_limit_the_node_groups() -> None:
     config = config_of(("a", GPU_NODE, 10), ("b", {"CPU": 8}, 10), CPU=48, GPU=2)
-    assert {group.name: group.max_count for group in groups_in_config(config, None, 3)} == {"a": 2, "b": 4}
+    assert {group.name: group.max_count for group in groups_in_config(config, None, 3)} == {
+        "a": 2,
+        "b": 4,
+    }
 
 
 def node_of(resources: dict[str, float], **labels: str) -> dict[str, object]:
@@ -261,7 +296,10 @@ def node_of(resources: dict[str, float], **labels: str) -> dict[str, object]:
 
 
 def capacity_of(
-    monkeypatch: pytest.MonkeyPatch, nodes: list[dict[str, object]], config: ClusterConfig | None, **resources: object
+    monkeypatch: pytest.MonkeyPatch,
+    nodes: list[dict[str, object]],
+    config: ClusterConfig | None,
+    **resources: object,
 ) -> Capacity:
     """Return the capacity of a joined cluster with these nodes and this configuration of its autoscaler."""
     monkeypatch.setattr("ray.nodes", lambda: nodes)
@@ -287,11 +325,18 @@ def test_nodes_beyond_their_group_also_count(monkeypatch: pytest.MonkeyPatch) ->
     assert capacity_of(monkeypatch, nodes, config_of(("gpu", GPU_NODE, 2))).encoders().count == 3
 
 
-def test_warm_cluster_without_configuration_grows_to_the_concurrent_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warm_cluster_without_configuration_grows_to_the_concurrent_trials(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     nodes = [HEAD_NODE, node_of({"CPU": 8.0, "GPU": 2.0})]
     assert capacity_of(monkeypatch, nodes, None).encoders().count == 2
     assert capacity_of(monkeypatch, nodes, None, max_concurrent_trials=7).encoders().count == 8
-    assert capacity_of(monkeypatch, nodes, None, max_concurrent_trials=7, gpus_per_trial=0.5).encoders().count == 4
+    assert (
+        capacity_of(monkeypatch, nodes, None, max_concurrent_trials=7, gpus_per_trial=0.5)
+        .encoders()
+        .count
+        == 4
+    )
 
 
 def test_prepare_workers_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:

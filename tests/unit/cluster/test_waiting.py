@@ -48,13 +48,24 @@ def test_description_of_pending_work_and_starting_nodes() -> None:
     assert describe_waiting(schema.ClusterStatus()) is None
     demands = (Request(4, 1, 3, memory_bytes=2**31),)
     requested = "waiting for resources (requested: 3 x (4 CPU and 1 GPU and 2.0 GiB of memory)"
-    assert describe_waiting(status()) == (f"{requested}; nodes starting: none)", False, demands, frozenset())
+    assert describe_waiting(status()) == (
+        f"{requested}; nodes starting: none)",
+        False,
+        demands,
+        frozenset(),
+    )
     launch = schema.LaunchRequest("g6", "spot", 2, schema.LaunchRequest.Status.PENDING, 0)
     node = schema.NodeInfo("g6", "spot", "i-1", "10.0.0.1")
     starting_nodes = describe_waiting(status(pending_launches=[launch], pending_nodes=[node]))
     assert starting_nodes == (f"{requested}; nodes starting: 3 x spot)", True, demands, frozenset())
     failed = partial(
-        schema.LaunchRequest, "g6", "spot", 2, schema.LaunchRequest.Status.FAILED, 0, details="no\n capacity"
+        schema.LaunchRequest,
+        "g6",
+        "spot",
+        2,
+        schema.LaunchRequest.Status.FAILED,
+        0,
+        details="no\n capacity",
     )
     old, new = failed(failed_ts_s=int(time.time()) - 3600), failed(failed_ts_s=int(time.time()))
     assert describe_waiting(status(failed_launches=[old])) == describe_waiting(status())
@@ -75,7 +86,11 @@ def test_description_of_pending_work_and_starting_nodes() -> None:
         ([Request(0, 1, 2)], [ON_DEMAND], {ON_DEMAND: 2}),
         ([Request(1, 0, 70)], [SPOT, ON_DEMAND, CPUS], {CPUS: 2}),
         ([Request(4, 1, 3, memory_bytes=9)], [SPOT, ON_DEMAND], {ON_DEMAND: 3}),
-        ([Request(4, 1, 3, memory_bytes=9)], [SPOT, ON_DEMAND._replace(size=NodeSize(4, 1, 8))], {}),
+        (
+            [Request(4, 1, 3, memory_bytes=9)],
+            [SPOT, ON_DEMAND._replace(size=NodeSize(4, 1, 8))],
+            {},
+        ),
         ([Request(8, 0, 9)], [SPOT, ON_DEMAND, CPUS], {CPUS: 2}),
         ([Request(8, 1, 1)], [SPOT, ON_DEMAND, CPUS], {}),
         ([Request(4, 1, 1)], [SPOT], {}),
@@ -85,7 +100,10 @@ def test_description_of_pending_work_and_starting_nodes() -> None:
 def test_number_of_alternative_nodes(
     demands: list[Request], groups: list[NodeGroup], expected: dict[NodeGroup, int]
 ) -> None:
-    assert find_alternatives(Waiting("", False, tuple(demands), frozenset({"spot"})), groups) == expected
+    assert (
+        find_alternatives(Waiting("", False, tuple(demands), frozenset({"spot"})), groups)
+        == expected
+    )
 
 
 class Sent:
@@ -135,7 +153,9 @@ def test_alternative_nodes_are_requested_once_per_wait(
     assert sent.sent == [("on_demand", 3)] * 2
 
 
-def test_work_pending_alongside_running_work_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_pending_alongside_running_work_is_reported_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     now = [1000.0]
     lines: list[str] = []
     waiting_work = [Waiting("one node is starting", True, (), frozenset())]

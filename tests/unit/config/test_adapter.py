@@ -35,9 +35,15 @@ def test_defaults_of_an_adapter() -> None:
 def test_seeds_depend_only_on_values_that_differ_from_the_defaults() -> None:
     assert "adapter" not in trial_config(PLAIN).recorded
     assert trial_config(PLAIN).record(searched=["adapter"])["adapter"] == "none"
-    assert trial_config(PLAIN).identity == PLAIN == trial_config({**PLAIN, "adapter": "none"}).identity
+    assert (
+        trial_config(PLAIN).identity == PLAIN == trial_config({**PLAIN, "adapter": "none"}).identity
+    )
     lora = {**PLAIN, "adapter": "lora"}
-    assert trial_config(lora).identity == lora == trial_config({**lora, "lora_rank": 8, "lora_dropout": 0}).identity
+    assert (
+        trial_config(lora).identity
+        == lora
+        == trial_config({**lora, "lora_rank": 8, "lora_dropout": 0}).identity
+    )
     assert trial_config({**lora, "lora_rank": 4}).identity == {**lora, "lora_rank": 4}
 
 
@@ -49,7 +55,10 @@ def test_seeds_depend_only_on_values_that_differ_from_the_defaults() -> None:
         ({"adapter": "lora", "lora_targets": "query"}, "lora_targets.*attention"),
         ({"adapter": "lora", "lora_dropout": 1.0}, "lora_dropout"),
         ({"adapter": "lora", "freezing": "emb"}, "freezing is emb.*lora.*allowed: none"),
-        ({"adapter": "lora", "freeze_output_dense": True}, "freeze_output_dense is True.*lora.*allowed: False"),
+        (
+            {"adapter": "lora", "freeze_output_dense": True},
+            "freeze_output_dense is True.*lora.*allowed: False",
+        ),
         ({"adapter": "dora"}, "adapter.*none.*lora"),
     ],
 )
@@ -82,7 +91,9 @@ def test_space_over_adapters() -> None:
         ("lora", {"lora_rank": "{low: 0, high: 8}"}, r"space\.lora_rank\.low.*is 0"),
     ],
 )
-def test_combinations_without_effect_are_rejected(adapter: str, overrides: dict[str, str], message: str) -> None:
+def test_combinations_without_effect_are_rejected(
+    adapter: str, overrides: dict[str, str], message: str
+) -> None:
     with pytest.raises(InputError, match=message):
         space_of(adapter, **overrides)
 
@@ -90,6 +101,8 @@ def test_combinations_without_effect_are_rejected(adapter: str, overrides: dict[
 def test_searched_adapters_are_recorded() -> None:
     space = space_of("{choices: [none, lora]}")
     for adapter in ("none", "lora"):
-        values = next(branch for branch in branches(space.parameters) if branch["adapter"] == adapter)
+        values = next(
+            branch for branch in branches(space.parameters) if branch["adapter"] == adapter
+        )
         recorded = trial_config(values).record(searched=values)
         assert space.suggest_fixed(recorded).params["adapter"] == adapter

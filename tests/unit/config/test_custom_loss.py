@@ -129,14 +129,21 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 def test_a_class_gives_its_examples_and_parameters() -> None:
     loss = find_loss("own_losses:Base")
-    assert (loss.examples, loss.targets, loss.batches, loss.has_head) == ("positive_pair", "examples", "plain", False)
+    assert (loss.examples, loss.targets, loss.batches, loss.has_head) == (
+        "positive_pair",
+        "examples",
+        "plain",
+        False,
+    )
     assert loss.description == "Pull pairs together."
     assert list(loss.parameters) == ["power", "steps", "mode", "flag"]
     power, steps, mode, flag = loss.parameters.values()
     assert isinstance(power, Number) and power.default is None and not power.is_integer
     assert isinstance(steps, Number) and steps.default == 2 and steps.is_integer
     assert isinstance(mode, Choice) and list(mode.options) == ["a", "b"] and mode.default == "b"
-    assert isinstance(flag, Choice) and list(flag.options) == [True, False] and flag.default is False
+    assert (
+        isinstance(flag, Choice) and list(flag.options) == [True, False] and flag.default is False
+    )
     values = {"power": 1.5, "steps": 3, "mode": "a", "flag": True}
     assert loss.arguments(values) == values
 
@@ -147,7 +154,10 @@ def test_a_class_by_label_has_the_size_of_groups() -> None:
     assert list(loss.parameters) == ["examples_per_class"]
     assert loss.arguments({"examples_per_class": 4}) == {}
     assert find_loss("own_losses:Static").parameters == loss.parameters
-    assert mined_kinds(["own_losses:Margins", "own_losses:Base", "softmax"]) == ["positive_pair", "triplet"]
+    assert mined_kinds(["own_losses:Margins", "own_losses:Base", "softmax"]) == [
+        "positive_pair",
+        "triplet",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -166,14 +176,22 @@ def test_a_class_by_label_has_the_size_of_groups() -> None:
         ("own_losses:NoModel", r"__init__ takes no positional argument; allowed: the model"),
         ("own_losses:KeywordModel", r"__init__ takes no positional argument; allowed: the model"),
         ("own_losses:InheritedInit", r"__init__ takes no positional argument; allowed: the model"),
-        ("own_losses:ManyArguments", r"missing a required argument: 'second'; allowed: compute_loss\(batch\)"),
-        ("own_losses:NoLabels", r"too many positional arguments; allowed: .*\(embeddings, labels\)"),
+        (
+            "own_losses:ManyArguments",
+            r"missing a required argument: 'second'; allowed: compute_loss\(batch\)",
+        ),
+        (
+            "own_losses:NoLabels",
+            r"too many positional arguments; allowed: .*\(embeddings, labels\)",
+        ),
         ("own_losses:WrongName", r"every trial has a parameter batch_size; allowed: another name"),
         ("missing", r"'missing'; allowed: triplet, .*package.module:Class"),
         ("own_losses:", r"does not exist: own_losses has no "),
     ],
 )
-def test_what_is_not_a_loss_is_one_line_with_the_place(path: str, message: str, tmp_path: Path) -> None:
+def test_what_is_not_a_loss_is_one_line_with_the_place(
+    path: str, message: str, tmp_path: Path
+) -> None:
     (tmp_path / "sweep.yaml").write_text(MINIMAL, encoding="utf-8")
     document = Document.read(tmp_path / "sweep.yaml")
     document.override("space.loss", repr(path))
@@ -189,11 +207,15 @@ def test_a_space_searches_the_parameters_of_a_class(tmp_path: Path) -> None:
     document = Document.read(tmp_path / "sweep.yaml")
 
     def parse(parameters: str) -> list[object]:
-        document.override("space.loss", f"{{choices: {{triplet: {{}}, 'own_losses:Base': {parameters}}}}}")
+        document.override(
+            "space.loss", f"{{choices: {{triplet: {{}}, 'own_losses:Base': {parameters}}}}}"
+        )
         space = space_parser.parse(document, sweep.parse(document))
         return [space.values(name) for name in ("power", "steps", "mode")]
 
-    assert parse("{power: {low: 1, high: 2}, steps: {low: 1, high: 5}, mode: {choices: [a, b]}}") == [
+    assert parse(
+        "{power: {low: 1, high: 2}, steps: {low: 1, high: 5}, mode: {choices: [a, b]}}"
+    ) == [
         [1.0, 2.0],
         [1, 5],
         ["a", "b"],

@@ -16,7 +16,15 @@ from support.sweep_files import MINIMAL, read
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("1e-5", 1e-5), ("-2.5E3", -2500.0), ("12", 12), ("1.", 1.0), ("none", "none"), ("1e5x", "1e5x"), ("true", True)],
+    [
+        ("1e-5", 1e-5),
+        ("-2.5E3", -2500.0),
+        ("12", 12),
+        ("1.", 1.0),
+        ("none", "none"),
+        ("1e5x", "1e5x"),
+        ("true", True),
+    ],
 )
 def test_numbers_are_parsed_as_in_yaml_1_2(text: str, value: object) -> None:
     assert parse_value(text) == value
@@ -24,7 +32,13 @@ def test_numbers_are_parsed_as_in_yaml_1_2(text: str, value: object) -> None:
 
 
 def test_overrides_use_dotted_paths_and_errors_name_them(tmp_path: Path) -> None:
-    config, _ = read(tmp_path, MINIMAL, budget__trials="7", data__test="test.csv", evaluation__rank_weights="linear")
+    config, _ = read(
+        tmp_path,
+        MINIMAL,
+        budget__trials="7",
+        data__test="test.csv",
+        evaluation__rank_weights="linear",
+    )
     assert (config.budget.trials, config.data.test, config.evaluation.rank_weights) == (
         7,
         str(Path("test.csv").absolute()),
@@ -37,19 +51,26 @@ def test_overrides_use_dotted_paths_and_errors_name_them(tmp_path: Path) -> None
     with pytest.raises(InputError, match=r"--model(\.name)? is empty; allowed: demo"):
         read(tmp_path, MINIMAL, model="''")
     for value in ("2", "1.5", "-1", "many"):
-        with pytest.raises(InputError, match=rf"--resources\.gpus_per_trial is {value}; allowed: 0 to 1.*measured"):
+        with pytest.raises(
+            InputError, match=rf"--resources\.gpus_per_trial is {value}; allowed: 0 to 1.*measured"
+        ):
             read(tmp_path, MINIMAL, resources__gpus_per_trial=value)
     with pytest.raises(InputError, match=r"--storage\.max_gib is inf; allowed: .*finite"):
         read(tmp_path, MINIMAL, storage__max_gib=".inf")
     with pytest.raises(InputError, match=r"--space\.learning_rate: '\{low: 1' is not .*YAML"):
         read(tmp_path, MINIMAL, space__learning_rate="{low: 1")
-    with pytest.raises(InputError, match=r"--budget\.trails: unknown key \(did you mean trials\?\)"):
+    with pytest.raises(
+        InputError, match=r"--budget\.trails: unknown key \(did you mean trials\?\)"
+    ):
         read(tmp_path, MINIMAL, budget__trails="3")
     with pytest.raises(
-        InputError, match=r"--trails: unknown key \(did you mean budget\.trials or replicates\.trials\?\)"
+        InputError,
+        match=r"--trails: unknown key \(did you mean budget\.trials or replicates\.trials\?\)",
     ):
         read(tmp_path, MINIMAL, trails="3")
-    with pytest.raises(InputError, match=r"--text_colum: unknown key \(did you mean data\.text_column\?\)"):
+    with pytest.raises(
+        InputError, match=r"--text_colum: unknown key \(did you mean data\.text_column\?\)"
+    ):
         read(tmp_path, MINIMAL, text_colum="sentence")
 
 
@@ -59,22 +80,31 @@ def test_a_trial_uses_at_most_one_gpu(tmp_path: Path) -> None:
         config, _ = read(tmp_path, f"{MINIMAL}resources:\n  gpus_per_trial: {text}\n")
         assert config.resources.gpus_per_trial == value
     line = len(MINIMAL.splitlines()) + 2
-    with pytest.raises(InputError, match=rf"sweep\.yaml: line {line}: resources\.gpus_per_trial is 2; allowed: "):
+    with pytest.raises(
+        InputError, match=rf"sweep\.yaml: line {line}: resources\.gpus_per_trial is 2; allowed: "
+    ):
         read(tmp_path, f"{MINIMAL}resources:\n  gpus_per_trial: 2\n")
 
 
 def test_an_override_expands_a_short_form(tmp_path: Path) -> None:
-    config, _ = read(tmp_path, MINIMAL, model="some/encoder", model__max_tokens="128", reference="demo")
+    config, _ = read(
+        tmp_path, MINIMAL, model="some/encoder", model__max_tokens="128", reference="demo"
+    )
     assert (config.model.name, config.model.max_tokens) == ("some/encoder", 128)
     config, _ = read(tmp_path, MINIMAL, reference="demo", reference__prompt="'query: '")
     assert config.reference is not None and config.reference.prompt == "query: "
-    with pytest.raises(InputError, match=r"--space\.learning_rate\.low: learning_rate is 1e-05; allowed: a mapping"):
+    with pytest.raises(
+        InputError, match=r"--space\.learning_rate\.low: learning_rate is 1e-05; allowed: a mapping"
+    ):
         read(tmp_path, MINIMAL, space__learning_rate="1e-5", space__learning_rate__low="1e-6")
 
 
 def test_an_override_below_a_numeric_choice(tmp_path: Path) -> None:
     nested = "{choices: {16: {accumulation_steps: 2}, 32: {}}}"
-    overrides = {"space__batch_size": nested, "space__batch_size__choices__16__accumulation_steps": "4"}
+    overrides = {
+        "space__batch_size": nested,
+        "space__batch_size__choices__16__accumulation_steps": "4",
+    }
     _, space = read(tmp_path, MINIMAL, **overrides)
     assert space.values("batch_size") == [16, 32] and space.values("accumulation_steps") == [4]
 
@@ -120,7 +150,9 @@ def test_nested_aliases_are_rejected_before_expansion(tmp_path: Path, kind: str)
     for number in range(1, 12):
         aliases = [f"*a{number - 1}"] * 10
         inside = (
-            ", ".join(f"k{i}: {alias}" for i, alias in enumerate(aliases)) if kind == "mappings" else ", ".join(aliases)
+            ", ".join(f"k{i}: {alias}" for i, alias in enumerate(aliases))
+            if kind == "mappings"
+            else ", ".join(aliases)
         )
         text += further.format(number, number, inside)
     path = tmp_path / "aliases.yaml"

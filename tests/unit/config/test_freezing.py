@@ -12,7 +12,8 @@ def test_valid_levels_are_accepted(level):
 
 
 @pytest.mark.parametrize(
-    "level", ["", "all", "Emb", "B0", "emb+B1", "emb+B0-0", "emb+B0-", "emb+B0-01", "emb+B0-1 ", "emb+B0o"]
+    "level",
+    ["", "all", "Emb", "B0", "emb+B1", "emb+B0-0", "emb+B0-", "emb+B0-01", "emb+B0-1 ", "emb+B0o"],
 )
 def test_invalid_levels_are_rejected(level):
     with pytest.raises(InputError, match=r"emb\.base.*emb\+B0aio.*emb\+B0-n"):

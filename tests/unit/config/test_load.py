@@ -35,7 +35,9 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_paths_need_no_quotes(file: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_need_no_quotes(
+    file: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert load(file, [("data.train", name)]).config.data.train == str(tmp_path / name)
     assert load(file, [("data.train", f'"{name}"')]).config.data.train == str(tmp_path / name)
@@ -48,14 +50,18 @@ def test_columns_need_no_quotes(file: Path, key: str, name: str) -> None:
         assert getattr(load(file, [(f"data.{key}", value)]).config.data, key) == name
 
 
-def test_lists_and_null_are_yaml(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lists_and_null_are_yaml(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     data = load(file, [("data.train", "[a.csv, '*.tsv']"), ("data.dev", "null")]).config.data
     assert (data.train, data.dev) == ([str(tmp_path / "a.csv"), str(tmp_path / "*.tsv")], None)
 
 
 def test_mappings_are_not_sources(file: Path) -> None:
-    with pytest.raises(InputError, match=r"--data.train is \{'a': 1\}; allowed: a source or a list of sources"):
+    with pytest.raises(
+        InputError, match=r"--data.train is \{'a': 1\}; allowed: a source or a list of sources"
+    ):
         load(file, [("data.train", "{a: 1}")])
 
 
@@ -84,18 +90,25 @@ def test_prompts_need_no_quotes(file: Path, text: str, key: str) -> None:
 
 
 def test_the_teacher_of_margin_mse_differs_from_the_model(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"reference is 'demo', the model itself; allowed with the loss margin_mse"):
+    with pytest.raises(
+        InputError, match=r"reference is 'demo', the model itself; allowed with the loss margin_mse"
+    ):
         read(tmp_path, MINIMAL, space__loss="margin_mse")
     with pytest.raises(InputError, match=r"^--reference is"):
         read(
-            tmp_path, MINIMAL, space__loss="{choices: [triplet, margin_mse]}", reference="{name: demo, precision: bf16}"
+            tmp_path,
+            MINIMAL,
+            space__loss="{choices: [triplet, margin_mse]}",
+            reference="{name: demo, precision: bf16}",
         )
     config, _ = read(tmp_path, MINIMAL, space__loss="margin_mse", reference="intfloat/e5-small")
     assert config.reference_encoder.name == "intfloat/e5-small"
 
 
 def test_limits_that_no_neighbor_meets_and_repeated_widths_are_rejected(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"min_similarity is 0.9; allowed: at most max_similarity \(0.5\)"):
+    with pytest.raises(
+        InputError, match=r"min_similarity is 0.9; allowed: at most max_similarity \(0.5\)"
+    ):
         read(tmp_path, MINIMAL, examples__min_similarity="0.9", examples__max_similarity="0.5")
     read(tmp_path, MINIMAL, examples__min_similarity="0.5", examples__max_similarity="0.5")
     with pytest.raises(InputError, match=r"truncate is \[192, 192\]; allowed: different widths"):
@@ -116,9 +129,12 @@ def test_prompts_of_queries_and_documents(file: Path, overrides: list[tuple[str,
 
 @pytest.mark.parametrize("text", ["{query: 5}", "[a]", "{queries: 'query: '}", "5"])
 def test_other_prompts_are_rejected(file: Path, text: str) -> None:
-    file.write_text(file.read_text().replace("model: demo", f"model: {{name: demo, prompt: {text}}}"))
+    file.write_text(
+        file.read_text().replace("model: demo", f"model: {{name: demo, prompt: {text}}}")
+    )
     with pytest.raises(
-        InputError, match=r"sweep.yaml: line \d+: model.prompt is .*; allowed: a text, or a mapping of query"
+        InputError,
+        match=r"sweep.yaml: line \d+: model.prompt is .*; allowed: a text, or a mapping of query",
     ):
         load(file)
 
@@ -138,6 +154,8 @@ def test_other_prompts_are_rejected(file: Path, text: str) -> None:
         ("evaluation.points.truncate", "192", r"truncate is 192; allowed: a list, such as \[192\]"),
     ],
 )
-def test_wrong_override_is_reported_as_it_is_typed(file: Path, key: str, value: str, message: str) -> None:
+def test_wrong_override_is_reported_as_it_is_typed(
+    file: Path, key: str, value: str, message: str
+) -> None:
     with pytest.raises(InputError, match=message):
         load(file, [(key, value)])

@@ -53,15 +53,59 @@ VALUES = [
         "2024-13-45",
         "1:30",
     ),
-    *("[]", "[[1], {a: 1}]", "{}", "{a: {b: 1}}", "{1: 2}", "{null: 1}", "{[1]: 2}", "0,5", "{<<: {1: 2}}", "x" * 300),
-    *("{low: 0,5, high: 1}", "{low: 1, high: .inf}", f"{{low: 0, high: {HUGE}}}", "{low: {a: 1}, high: [1]}"),
-    *("{choices: 5}", "{choices: [null, 1]}", "{choices: [[1], {a: 1}]}", "{choices: {null: {}, 1: {}}}"),
-    *("{choices: {1: {}, 1.0: {}, true: {}}}", "{choices: {.nan: {}, 2024-01-01: {}}}", "{choices: {0.5: {a: 1}}}"),
+    *(
+        "[]",
+        "[[1], {a: 1}]",
+        "{}",
+        "{a: {b: 1}}",
+        "{1: 2}",
+        "{null: 1}",
+        "{[1]: 2}",
+        "0,5",
+        "{<<: {1: 2}}",
+        "x" * 300,
+    ),
+    *(
+        "{low: 0,5, high: 1}",
+        "{low: 1, high: .inf}",
+        f"{{low: 0, high: {HUGE}}}",
+        "{low: {a: 1}, high: [1]}",
+    ),
+    *(
+        "{choices: 5}",
+        "{choices: [null, 1]}",
+        "{choices: [[1], {a: 1}]}",
+        "{choices: {null: {}, 1: {}}}",
+    ),
+    *(
+        "{choices: {1: {}, 1.0: {}, true: {}}}",
+        "{choices: {.nan: {}, 2024-01-01: {}}}",
+        "{choices: {0.5: {a: 1}}}",
+    ),
     *("!!binary aGk=", "!!set {a, b}", "!!omap [a: 1]", '"a\\0b"', "'\\ud83d'"),
 ]
 OVERRIDDEN = [
-    *("space", "space.loss", "space.loss.choices", "space.learning_rate", "space.learning_rate.low", "space.dropout"),
-    *("budget", "budget.trials", "first", "guards", "trackers", "data", "data.train", "model", "seed", "name", "a"),
+    *(
+        "space",
+        "space.loss",
+        "space.loss.choices",
+        "space.learning_rate",
+        "space.learning_rate.low",
+        "space.dropout",
+    ),
+    *(
+        "budget",
+        "budget.trials",
+        "first",
+        "guards",
+        "trackers",
+        "data",
+        "data.train",
+        "model",
+        "seed",
+        "name",
+        "a",
+    ),
 ]
 
 
@@ -92,11 +136,18 @@ def check(text: str, folder: Path, overrides: list[tuple[str, str]]) -> None:
 @settings(deadline=None, max_examples=400)
 @given(st.sampled_from(PLACES), st.sampled_from(KEYS), st.sampled_from(VALUES))
 def test_unusual_keys_and_values_load_or_are_one_line(
-    tmp_path_factory: pytest.TempPathFactory, place: tuple[str, bool, int, int], key: str, value: str
+    tmp_path_factory: pytest.TempPathFactory,
+    place: tuple[str, bool, int, int],
+    key: str,
+    value: str,
 ) -> None:
     text, is_key, start, stop = place
     ending = "\n" if text[start:stop].endswith("\n") else ""
-    check(text[:start] + (key if is_key else value) + ending + text[stop:], tmp_path_factory.mktemp("odd"), [])
+    check(
+        text[:start] + (key if is_key else value) + ending + text[stop:],
+        tmp_path_factory.mktemp("odd"),
+        [],
+    )
 
 
 @settings(deadline=None, max_examples=200)
@@ -148,6 +199,7 @@ def test_only_choices_have_non_text_keys(tmp_path: Path) -> None:
 def test_errors_name_the_line_of_a_numeric_choice(tmp_path: Path) -> None:
     text = MINIMAL + "  batch_size:\n    choices:\n      16: {}\n      0.5: {}\n"
     with pytest.raises(
-        InputError, match=rf"line {len(text.splitlines())}: space.batch_size.choices.0.5 is 0.5; allowed: "
+        InputError,
+        match=rf"line {len(text.splitlines())}: space.batch_size.choices.0.5 is 0.5; allowed: ",
     ):
         read(tmp_path, text)

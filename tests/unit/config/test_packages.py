@@ -55,10 +55,17 @@ def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_work")
 @pytest.mark.parametrize("command", ["run", "prepare"])
 @pytest.mark.parametrize(
-    ("options", "package", "extra"), NEEDS, ids=lambda value: value if isinstance(value, str) else ""
+    ("options", "package", "extra"),
+    NEEDS,
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_missing_package_is_reported_before_any_work(
-    command: str, options: tuple[str, ...], package: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: str,
+    options: tuple[str, ...],
+    package: str,
+    extra: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     hide(package, monkeypatch)
     (tmp_path / "sweep.yaml").write_text(SWEEP)
@@ -71,7 +78,9 @@ def test_a_missing_package_is_reported_before_any_work(
 
 
 @pytest.mark.usefixtures("no_work")
-def test_preparing_in_process_requires_the_same_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_preparing_in_process_requires_the_same_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hide("faiss", monkeypatch)
     (tmp_path / "sweep.yaml").write_text(SWEEP)
     with pytest.raises(packages.InputError, match=r"examples\.neighbors: .*faiss"):
@@ -86,7 +95,8 @@ def test_unneeded_packages_may_be_missing(tmp_path: Path, monkeypatch: pytest.Mo
         sweep = load(tmp_path / "sweep.yaml", overrides)
         packages.check(packages.needs_of_sweep(sweep.config, sweep.space))
     server = load(
-        tmp_path / "sweep.yaml", [("space.loss", "softmax"), ("trackers", "{mlflow: {uri: 'http://host:5000'}}")]
+        tmp_path / "sweep.yaml",
+        [("space.loss", "softmax"), ("trackers", "{mlflow: {uri: 'http://host:5000'}}")],
     )
     needed = [need.package for need in packages.needs_of_sweep(server.config, server.space)]
     assert needed == ["mlflow"]
@@ -102,13 +112,25 @@ EVALUATE = ("evaluate", "--model", "encoder", "--train", "a.csv", "--test", "b.c
         ((*EVALUATE, "--reference", "demo"), DEMO, "demo"),
         ((*EVALUATE, "--test", "hub:stanfordnlp/sst2"), "datasets", "hub"),
         (("transfer", "demo", "encoder", "--tasks", "a.csv"), DEMO, "demo"),
-        (("transfer", "encoder", "--tasks", "a.csv", "sst=hub:stanfordnlp/sst2,b.csv"), "datasets", "hub"),
-        (("transfer", "encoder", "--tasks", "a.csv", "--tuned-on", "hub:stanfordnlp/sst2"), "datasets", "hub"),
+        (
+            ("transfer", "encoder", "--tasks", "a.csv", "sst=hub:stanfordnlp/sst2,b.csv"),
+            "datasets",
+            "hub",
+        ),
+        (
+            ("transfer", "encoder", "--tasks", "a.csv", "--tuned-on", "hub:stanfordnlp/sst2"),
+            "datasets",
+            "hub",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_commands_without_a_sweep_check_packages_first(
-    arguments: tuple[str, ...], package: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arguments: tuple[str, ...],
+    package: str,
+    extra: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The files do not exist, which would otherwise be reported."""
     hide(package, monkeypatch)
@@ -120,6 +142,11 @@ def test_commands_without_a_sweep_check_packages_first(
 def test_every_extra_installs_its_package() -> None:
     import tomllib
 
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "optional-dependencies"
+    ]
     for _, package, extra in NEEDS:
-        assert any(line.lower().replace("-", "_").startswith(package.partition(".")[0]) for line in extras[extra])
+        assert any(
+            line.lower().replace("-", "_").startswith(package.partition(".")[0])
+            for line in extras[extra]
+        )

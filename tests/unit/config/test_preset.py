@@ -28,7 +28,13 @@ SPACE = Space(
 
 
 def test_complete_and_partial_configurations() -> None:
-    complete = {"loss": "triplet", "margin": 0.1, "learning_rate": 1e-4, "batch_size": 32, "fresh_optimizer": False}
+    complete = {
+        "loss": "triplet",
+        "margin": 0.1,
+        "learning_rate": 1e-4,
+        "batch_size": 32,
+        "fresh_optimizer": False,
+    }
     preset = preset_of(SPACE, complete)
     assert preset.is_complete
     names = {"loss": "loss", "margin": "loss=triplet.margin"}
@@ -72,7 +78,10 @@ def test_samples_and_their_parts_are_presets(seed: int, data: Any) -> None:
         ({"batch_size": 32.5}, "batch_size is 32.5; allowed: a whole number from 16 to 64"),
         ({"fresh_optimizer": 1}, "fresh_optimizer is 1; allowed: False, True"),
         ({"optimizer": "sgd"}, "optimizer is 'sgd'; allowed: 'adamw'"),
-        ({"margin": 0.1}, "margin: exists only under loss: triplet; the configuration is {margin: 0.1}"),
+        (
+            {"margin": 0.1},
+            "margin: exists only under loss: triplet; the configuration is {margin: 0.1}",
+        ),
         ({"loss": "softmax", "margin": 0.1}, "margin: exists only under loss: triplet"),
         ({"los": "triplet"}, "los: unknown key (did you mean loss?); allowed: batch_size, "),
         ({"freezing": "none"}, "freezing is not a parameter of this space; allowed: batch_size, "),
@@ -84,7 +93,9 @@ def test_values_outside_the_space_are_rejected(values: dict[str, Any], problem: 
 
 
 def test_first_configurations_are_read(tmp_path: Path) -> None:
-    config, _ = read(tmp_path, MINIMAL + "first:\n- {loss: triplet, margin: 0.1}\n- loss: contrastive\n")
+    config, _ = read(
+        tmp_path, MINIMAL + "first:\n- {loss: triplet, margin: 0.1}\n- loss: contrastive\n"
+    )
     assert config.first == [{"loss": "triplet", "margin": 0.1}, {"loss": "contrastive"}]
     config, _ = read(tmp_path, MINIMAL, first="[{loss: cosine_similarity}]")
     assert config.first == [{"loss": "cosine_similarity"}]
@@ -97,7 +108,10 @@ def test_first_configurations_are_read(tmp_path: Path) -> None:
             "- loss: triplet\n  margin: 7\n",
             "sweep.yaml: line 15: first[0].margin is 7; allowed: a number from 0.01 to 1",
         ),
-        ("- loss: triplet\n- los: triplet\n", "line 15: first[1].los: unknown key (did you mean loss?)"),
+        (
+            "- loss: triplet\n- los: triplet\n",
+            "line 15: first[1].los: unknown key (did you mean loss?)",
+        ),
         ("- triplet\n", "line 14: first[0] is 'triplet'; allowed: "),
         ("  loss: triplet\n", "line 13: first is {"),
         (
@@ -110,7 +124,9 @@ def test_first_configurations_are_read(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_invalid_first_configurations_are_rejected(tmp_path: Path, first: str, problem: str) -> None:
+def test_invalid_first_configurations_are_rejected(
+    tmp_path: Path, first: str, problem: str
+) -> None:
     with pytest.raises(InputError, match=re.escape(problem)):
         read(tmp_path, f"{MINIMAL}first:\n{first}")
 
@@ -123,7 +139,10 @@ def test_first_configurations_outside_an_overridden_space_are_left_out(tmp_path:
     narrowed = load(path, [("space.loss", "{choices: {contrastive: {margin: 0.5}, softmax: {}}}")])
     assert narrowed.config.first == [{"loss": "contrastive"}]
     (line,) = narrowed.warnings
-    assert line.startswith("first[0] is left out") and "loss is 'triplet'; allowed: contrastive" in line
+    assert (
+        line.startswith("first[0] is left out")
+        and "loss is 'triplet'; allowed: contrastive" in line
+    )
     with pytest.raises(InputError, match=re.escape("--first[0].loss is 'triplet'; ")):
         load(path, [("space.loss", "cosine_similarity"), ("first", "[{loss: triplet}]")])
 

@@ -32,12 +32,16 @@ def test_the_schema_is_valid_and_describes_every_key() -> None:
     for name, definition in schema["$defs"].items():
         for part in definition.get("anyOf", [definition]):
             check_descriptions(part, f"{name}.")
-            assert part["type"] in ("string", "array") or part["additionalProperties"] is False, name
+            assert part["type"] in ("string", "array") or part["additionalProperties"] is False, (
+                name
+            )
 
 
 def test_the_committed_schema_is_current() -> None:
     committed = json.loads((SPACES / "sweep.schema.json").read_text(encoding="utf-8"))
-    assert committed == sweep_schema(), "regenerate it: raysweep schema > search_spaces/sweep.schema.json"
+    assert committed == sweep_schema(), (
+        "regenerate it: raysweep schema > search_spaces/sweep.schema.json"
+    )
 
 
 @pytest.mark.parametrize("path", sorted(SPACES.glob("*.yaml")), ids=lambda path: path.stem)
@@ -54,9 +58,15 @@ def test_shipped_files_name_the_schema_and_follow_it(path: Any) -> None:
         ("model: demo", "model: {name: intfloat/e5-small, prompt: 'query: '}"),
         ("model: demo", "model: demo\nbudget: {money: 3, prices: {default: 0.5}}"),
         ("model: demo", "model: demo\nresources: {gpus_per_trial: measured}"),
-        ("{choices: [none, emb+B0]}", "{choices: {none: , emb+B0-3: {dropout: {choices: [null, 0.1]}}}}"),
+        (
+            "{choices: [none, emb+B0]}",
+            "{choices: {none: , emb+B0-3: {dropout: {choices: [null, 0.1]}}}}",
+        ),
         ("2048", "{choices: [1024, 2048]}"),
-        ("  learning_rate", "  freeze_output_dense: {choices: {true: {weight_decay: 0}, false: {}}}\n  learning_rate"),
+        (
+            "  learning_rate",
+            "  freeze_output_dense: {choices: {true: {weight_decay: 0}, false: {}}}\n  learning_rate",
+        ),
     ],
 )
 def test_valid_files_match_the_schema(old: str, new: str) -> None:
@@ -75,7 +85,11 @@ def test_valid_files_match_the_schema(old: str, new: str) -> None:
         ("model: demo", "model: demo\nevaluation: {k: 0}", "evaluation.k"),
         ("model: demo", "model: demo\nbudget: {trials: 2.5}", "budget.trials"),
         ("model: demo", "model: demo\nresources: {gpus_per_trial: 2}", "resources.gpus_per_trial"),
-        ("model: demo", "model: demo\nearly_stopping: {policy: median_rule}", "early_stopping.policy"),
+        (
+            "model: demo",
+            "model: demo\nearly_stopping: {policy: median_rule}",
+            "early_stopping.policy",
+        ),
         ("  loss:", "  optimizer:", "space"),
         ("      contrastive:", "      contrastiv:", "space.loss"),
         ("{margin: 0.5}", "{margn: 0.5}", "space.loss"),

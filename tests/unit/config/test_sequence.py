@@ -16,7 +16,12 @@ def test_a_rung_is_a_data_set(tmp_path: Path) -> None:
     assert list(config.data.tasks) == ["sentiment", "length"]
     length = config.data.tasks["length"]
     assert length.train == str(Path("length.parquet").absolute())
-    assert (length.label_column, length.text_column, length.max_dev, length.sequence) == ("size", "text", 12, [])
+    assert (length.label_column, length.text_column, length.max_dev, length.sequence) == (
+        "size",
+        "text",
+        12,
+        [],
+    )
 
 
 def test_the_file_of_a_run_is_read_to_the_same_settings(tmp_path: Path) -> None:
@@ -31,18 +36,44 @@ def test_the_file_of_a_run_is_read_to_the_same_settings(tmp_path: Path) -> None:
     ("key", "value", "problem"),
     [
         ("budget__rungs", "3", "--budget.rungs is 3; allowed with data.sequence: 2"),
-        ("early_stopping__policy", "growth", "--early_stopping.policy is growth; allowed with data.sequence: none"),
-        ("space", "{loss: softmax, learning_rate: 1.0e-3}", "--space.loss is softmax; allowed with data.sequence"),
-        ("space__freezing", "emb", "space.freezing is given; allowed with data.sequence: only loss, beta, lambda"),
+        (
+            "early_stopping__policy",
+            "growth",
+            "--early_stopping.policy is growth; allowed with data.sequence: none",
+        ),
+        (
+            "space",
+            "{loss: softmax, learning_rate: 1.0e-3}",
+            "--space.loss is softmax; allowed with data.sequence",
+        ),
+        (
+            "space__freezing",
+            "emb",
+            "space.freezing is given; allowed with data.sequence: only loss, beta, lambda",
+        ),
         ("reference", "demo", "--reference is given; allowed with data.sequence: null"),
-        ("evaluation__points__truncate", "[8]", "--evaluation.points.truncate is [8]; allowed with data.sequence: []"),
+        (
+            "evaluation__points__truncate",
+            "[8]",
+            "--evaluation.points.truncate is [8]; allowed with data.sequence: []",
+        ),
         ("space__p", "101", "p is 101; allowed: at least 0, at most 100"),
         ("data__train", "other.csv", "train is 'other.csv'; allowed with sequence: none"),
-        ("data__sequence", "[{name: a, train: a.csv}, {name: a, train: b.csv}]", "'a' more than once"),
-        ("data__sequence", "[{name: a, train: a.csv}, {name: b, train: b.csv, test: t.csv}]", "test is missing for a"),
+        (
+            "data__sequence",
+            "[{name: a, train: a.csv}, {name: a, train: b.csv}]",
+            "'a' more than once",
+        ),
+        (
+            "data__sequence",
+            "[{name: a, train: a.csv}, {name: b, train: b.csv, test: t.csv}]",
+            "test is missing for a",
+        ),
     ],
 )
-def test_unsuitable_settings_are_rejected(tmp_path: Path, key: str, value: str, problem: str) -> None:
+def test_unsuitable_settings_are_rejected(
+    tmp_path: Path, key: str, value: str, problem: str
+) -> None:
     with pytest.raises(InputError) as raised:
         read(tmp_path, SWEEP, **{key: value})
     assert problem in str(raised.value)
@@ -50,7 +81,9 @@ def test_unsuitable_settings_are_rejected(tmp_path: Path, key: str, value: str, 
 
 def test_hypermask_needs_a_sequence(tmp_path: Path) -> None:
     text = MINIMAL.replace("freezing: {choices: [none, emb+B0]}\n  ", "")
-    with pytest.raises(InputError, match="space.loss is hypermask; allowed without data.sequence: other losses"):
+    with pytest.raises(
+        InputError, match="space.loss is hypermask; allowed without data.sequence: other losses"
+    ):
         read(tmp_path, text, space__loss="hypermask")
 
 

@@ -33,7 +33,10 @@ def random_pairs(num_experts: int) -> tuple[np.ndarray, np.ndarray]:
 def test_targets_equal_the_formulas(num_experts: int) -> None:
     same_class, scores = random_pairs(num_experts)
     for rule in SOFT_TARGETS:
-        expected = [transcribed(rule, *pair) for pair in zip(same_class.tolist(), scores.tolist(), strict=True)]
+        expected = [
+            transcribed(rule, *pair)
+            for pair in zip(same_class.tolist(), scores.tolist(), strict=True)
+        ]
         targets = soft_targets(rule, same_class, scores)
         assert targets.dtype == np.float32
         np.testing.assert_array_equal(targets, np.array(expected, np.float32))

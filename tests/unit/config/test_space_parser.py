@@ -30,7 +30,9 @@ class Declared:
         """Check that the values are those of the parameters that exist under the sampled choices, and are in the space."""
         assert set(values) == set(self._check(self.space, values, ""))
 
-    def _check(self, parameters: Mapping[str, Any], values: Mapping[str, Any], path: str) -> list[str]:
+    def _check(
+        self, parameters: Mapping[str, Any], values: Mapping[str, Any], path: str
+    ) -> list[str]:
         names = list(parameters)
         for name, declared in parameters.items():
             value = values[name]
@@ -41,7 +43,9 @@ class Declared:
             else:
                 choices = declared["choices"]
                 assert value in choices, name
-                spelling = next(choice for choice in choices if choice == value)  # 10 is sampled as 10.0
+                spelling = next(
+                    choice for choice in choices if choice == value
+                )  # 10 is sampled as 10.0
                 choice = f"{path}{name}={spelling}"
                 self.drawn.add(choice)
                 if isinstance(choices, dict):
@@ -81,17 +85,28 @@ def test_samples_are_in_the_shipped_spaces(path: Path) -> None:
 
 
 def test_negatives_belong_to_multiple_negatives(tmp_path: Path) -> None:
-    both = "{choices: {triplet: {}, multiple_negatives: {negatives: {choices: [all, other_class]}}}}"
-    assert read(tmp_path, MINIMAL, space__loss=both)[1].values("negatives") == ["all", "other_class"]
-    wrong = "{choices: {triplet: {}, multiple_negatives: {negatives: {choices: [all, same_class]}}}}"
-    with pytest.raises(InputError, match=r"space\.loss\.choices\.multiple_negatives\.negatives.*'same_class'"):
+    both = (
+        "{choices: {triplet: {}, multiple_negatives: {negatives: {choices: [all, other_class]}}}}"
+    )
+    assert read(tmp_path, MINIMAL, space__loss=both)[1].values("negatives") == [
+        "all",
+        "other_class",
+    ]
+    wrong = (
+        "{choices: {triplet: {}, multiple_negatives: {negatives: {choices: [all, same_class]}}}}"
+    )
+    with pytest.raises(
+        InputError, match=r"space\.loss\.choices\.multiple_negatives\.negatives.*'same_class'"
+    ):
         read(tmp_path, MINIMAL, space__loss=wrong)
     with pytest.raises(InputError, match=r"space\.negatives: the loss triplet has no negatives"):
         read(tmp_path, MINIMAL, space__loss="triplet", space__negatives="all")
 
 
 def test_the_required_spaces_are_shipped() -> None:
-    assert {"demo", "polarity", "published_grid", "adiabatic", "smoke"} <= {path.stem for path in SHIPPED}
+    assert {"demo", "polarity", "published_grid", "adiabatic", "smoke"} <= {
+        path.stem for path in SHIPPED
+    }
 
 
 @pytest.mark.parametrize("name", ["published_grid", "published_text"])
@@ -104,16 +119,27 @@ def test_published_spaces_have_the_17_published_configurations(name: str) -> Non
         study.enqueue_trial(parameters)
     trials = [trial_config(space.draw(study.ask())) for _ in space.grid()]
     published = {("triplet", margin) for margin in (0.01, 0.1, 1.0, 5.0, 7.5, 10.0)}
-    published |= {(loss, m) for loss in ("contrastive", "online_contrastive") for m in (0.1, 0.25, 0.5, 0.75, 1.0)}
+    published |= {
+        (loss, m)
+        for loss in ("contrastive", "online_contrastive")
+        for m in (0.1, 0.25, 0.5, 0.75, 1.0)
+    }
     published |= {("multiple_negatives", None)}
     assert {(trial.loss, trial.loss_parameters.get("margin")) for trial in trials} == published
-    assert {trial.loss_parameters.get("negatives") for trial in trials if trial.loss == "multiple_negatives"} == {"all"}
+    assert {
+        trial.loss_parameters.get("negatives")
+        for trial in trials
+        if trial.loss == "multiple_negatives"
+    } == {"all"}
     assert len(trials) == 17
 
 
 def test_integer_ranges_are_sampled_as_integers(tmp_path: Path) -> None:
     _, space = read(
-        tmp_path, MINIMAL.replace("  examples_per_rung", "  batch_size: {low: 16, high: 64}\n  examples_per_rung")
+        tmp_path,
+        MINIMAL.replace(
+            "  examples_per_rung", "  batch_size: {low: 16, high: 64}\n  examples_per_rung"
+        ),
     )
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     sizes = {trial_config(space.draw(study.ask())).batch_size for _ in range(50)}
@@ -124,7 +150,9 @@ def test_integer_ranges_are_sampled_as_integers(tmp_path: Path) -> None:
 def test_several_parameters_may_have_equal_choices(tmp_path: Path) -> None:
     nested = "{choices: {true: {weight_decay: {low: 0.0, high: 0.1}}, false: {}}}"
     other = nested.replace("weight_decay", "warmup_fraction")
-    _, space = read(tmp_path, MINIMAL, space__freeze_output_dense=nested, space__restart_each_rung=other)
+    _, space = read(
+        tmp_path, MINIMAL, space__freeze_output_dense=nested, space__restart_each_rung=other
+    )
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     for _ in range(20):
         values = space.draw(study.ask())
@@ -164,12 +192,19 @@ def test_the_default_rung_size_is_ignored_if_every_loss_sets_one(tmp_path: Path)
     sizes = "{choices: {softmax: {examples_per_rung: 1000}, triplet: {examples_per_rung: 500}}}"
     read(tmp_path, text, space__loss=sizes, budget__examples_per_trial="3000")
     with pytest.raises(InputError, match=r"budget\.examples_per_trial is 3000; allowed: .*2048"):
-        read(tmp_path, text, space__loss=sizes.replace("examples_per_rung: 500", ""), budget__examples_per_trial="3000")
+        read(
+            tmp_path,
+            text,
+            space__loss=sizes.replace("examples_per_rung: 500", ""),
+            budget__examples_per_trial="3000",
+        )
 
 
 def test_a_parameter_that_exists_twice_is_rejected(tmp_path: Path) -> None:
     under_softmax = "{choices: {softmax: {learning_rate: 1e-5}, triplet: {}}}"
-    outside = r"space\.loss\.choices\.softmax\.learning_rate is also set outside this choice; allowed: "
+    outside = (
+        r"space\.loss\.choices\.softmax\.learning_rate is also set outside this choice; allowed: "
+    )
     with pytest.raises(InputError, match=outside):
         read(tmp_path, MINIMAL, space__loss=under_softmax)
     nested = "{choices: {true: {weight_decay: {low: 0.0, high: 0.1}}, false: {}}}"
@@ -180,7 +215,9 @@ def test_a_parameter_that_exists_twice_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"adamw\.weight_decay is also set outside this choice"):
         read(tmp_path, MINIMAL, space__freeze_output_dense=deeper, space__weight_decay="0.2")
     under_each = "{choices: {true: {weight_decay: 0.1}, false: {weight_decay: 0.2}}}"
-    assert set(read(tmp_path, MINIMAL, space__freeze_output_dense=under_each)[1].values("weight_decay")) == {0.1, 0.2}
+    assert set(
+        read(tmp_path, MINIMAL, space__freeze_output_dense=under_each)[1].values("weight_decay")
+    ) == {0.1, 0.2}
 
 
 def test_every_trial_sees_the_same_number_of_examples(tmp_path: Path) -> None:
@@ -188,7 +225,10 @@ def test_every_trial_sees_the_same_number_of_examples(tmp_path: Path) -> None:
     config, space = read(tmp_path, text, budget__examples_per_trial="8192")
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     trials = [trial_config(space.draw(study.ask())) for _ in range(20)]
-    assert {config.budget.rungs_of(trial.examples_per_rung) * trial.examples_per_rung for trial in trials} == {8192}
+    assert {
+        config.budget.rungs_of(trial.examples_per_rung) * trial.examples_per_rung
+        for trial in trials
+    } == {8192}
     with pytest.raises(InputError, match=r"budget\.examples_per_trial is 5000; allowed: .*1024"):
         read(tmp_path, text, budget__examples_per_trial="5000")
 
@@ -205,7 +245,8 @@ def test_class_parameters_belong_to_softmax(tmp_path: Path) -> None:
     read(tmp_path, MINIMAL, space__loss=both, space__label_smoothing="0.0")
     under_triplet = "{choices: {softmax: {}, triplet: {label_smoothing: 0.1}}}"
     with pytest.raises(
-        InputError, match=r"space\.loss\.choices\.triplet\.label_smoothing: the loss triplet has no label_smoothing"
+        InputError,
+        match=r"space\.loss\.choices\.triplet\.label_smoothing: the loss triplet has no label_smoothing",
     ):
         read(tmp_path, MINIMAL, space__loss=under_triplet)
 
@@ -230,7 +271,9 @@ def test_invalid_ranges_are_rejected(text: str, message: str, tmp_path: Path) ->
 
 def test_a_missing_learning_rate_names_the_branch(tmp_path: Path) -> None:
     text = MINIMAL.replace("  learning_rate: {low: 1e-6, high: 1e-4, log: true}\n", "")
-    with pytest.raises(InputError, match=r"space: learning_rate is missing.*loss is triplet, margin is 0\.01"):
+    with pytest.raises(
+        InputError, match=r"space: learning_rate is missing.*loss is triplet, margin is 0\.01"
+    ):
         read(tmp_path, text)
 
 
@@ -260,10 +303,18 @@ def test_largest_trial_of_a_branch_freezes_only_if_every_value_does(tmp_path: Pa
 @pytest.mark.parametrize(
     ("loss", "batch_size", "place"),
     [
-        ("batch_all_triplet: {examples_per_class: 5}", "8", "space.loss.choices.batch_all_triplet.examples_per_class"),
+        (
+            "batch_all_triplet: {examples_per_class: 5}",
+            "8",
+            "space.loss.choices.batch_all_triplet.examples_per_class",
+        ),
         ("batch_all_triplet: {}", "{choices: [64, 7]}", "space.batch_size"),
         ("batch_all_triplet: {examples_per_class: {low: 2, high: 33}}", "64", "examples_per_class"),
-        ("batch_all_triplet: {examples_per_class: 8, batch_size: {low: 15, high: 64}}", None, "examples_per_class"),
+        (
+            "batch_all_triplet: {examples_per_class: 8, batch_size: {low: 15, high: 64}}",
+            None,
+            "examples_per_class",
+        ),
     ],
 )
 def test_groups_of_a_class_fill_at_most_half_a_batch(

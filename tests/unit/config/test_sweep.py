@@ -16,7 +16,9 @@ def test_minimal_file_gets_the_documented_defaults(tmp_path: Path) -> None:
     assert (config.baselines.setfit, config.baselines.published) == (None, None)
     assert config.baselines.probe
     assert config.reference_encoder == config.mining_encoder == config.model
-    assert space.values("learning_rate") == [1e-6, 1e-4], "1e-6 without a dot is a number, as in YAML 1.2"
+    assert space.values("learning_rate") == [1e-6, 1e-4], (
+        "1e-6 without a dot is a number, as in YAML 1.2"
+    )
 
 
 def test_k_is_at_most_the_pool_size(tmp_path: Path) -> None:
@@ -35,8 +37,16 @@ def test_the_file_in_the_guide_is_valid(tmp_path: Path) -> None:
 
 
 INVALID = [
-    ("model: demo", "modle: demo", r"line 3: modle: unknown key \(did you mean model\?\); allowed: .*budget, data"),
-    ("  train: train.csv", "  trian: x.csv", r"line 2: data\.trian: unknown key .*allowed: .*train"),
+    (
+        "model: demo",
+        "modle: demo",
+        r"line 3: modle: unknown key \(did you mean model\?\); allowed: .*budget, data",
+    ),
+    (
+        "  train: train.csv",
+        "  trian: x.csv",
+        r"line 2: data\.trian: unknown key .*allowed: .*train",
+    ),
     ("low: 1e-6", "low: 0", r"line 10: space\.learning_rate\.low is 0; allowed: above 0"),
     ("low: 1e-6", "low: 1", r"space\.learning_rate is a range from 1 to 0\.0001; allowed: "),
     ("high: 1e-4", "high: 5.0", r"space\.learning_rate\.high is 5\.0; allowed: .*1"),
@@ -45,31 +55,63 @@ INVALID = [
         "cosine_similarity: {margin: 0.1}",
         r"line 9: .*the loss cosine_similarity has no margin",
     ),
-    ("contrastive: {margin: 0.5}", "contrastive: {margin: 3.0}", r"margin is 3; allowed: above 0, at most 2"),
-    ("model: demo", "model: demo\nbudget: {prices: 3}", r"line 4: budget\.prices is 3; allowed: .*mapping"),
-    ("      contrastive", "      contrastiv", r"space\.loss.* is 'contrastiv'; allowed: .*contrastive"),
+    (
+        "contrastive: {margin: 0.5}",
+        "contrastive: {margin: 3.0}",
+        r"margin is 3; allowed: above 0, at most 2",
+    ),
+    (
+        "model: demo",
+        "model: demo\nbudget: {prices: 3}",
+        r"line 4: budget\.prices is 3; allowed: .*mapping",
+    ),
+    (
+        "      contrastive",
+        "      contrastiv",
+        r"space\.loss.* is 'contrastiv'; allowed: .*contrastive",
+    ),
     ("emb+B0]", "embb]", r"line 11: space\.freezing\.choices\[1\]: .*embb"),
-    ("  learning_rate: {low: 1e-6, high: 1e-4, log: true}\n", "", r"space: learning_rate is missing"),
+    (
+        "  learning_rate: {low: 1e-6, high: 1e-4, log: true}\n",
+        "",
+        r"space: learning_rate is missing",
+    ),
     (
         "  examples_per_rung: 2048",
         "  examples_per_rung: 3000\nearly_stopping: {policy: asha}",
         r"early_stopping\.first_examples is 2048; allowed: .*3000",
     ),
-    ("  examples_per_rung: 2048", "  examples_per_run: 2048", r"unknown key \(did you mean examples_per_rung\?\)"),
+    (
+        "  examples_per_rung: 2048",
+        "  examples_per_run: 2048",
+        r"unknown key \(did you mean examples_per_rung\?\)",
+    ),
     (
         "model: demo",
         "model: demo\nevaluation: {k: 0}",
         r"line 4: evaluation\.k is 0; allowed: .*1",
     ),
-    ("model: demo", "model: demo\nmodel: demo", r"line 4: model is a duplicate key \(first in line 3\)"),
+    (
+        "model: demo",
+        "model: demo\nmodel: demo",
+        r"line 4: model is a duplicate key \(first in line 3\)",
+    ),
     ("model: demo", "model: [", r"line \d+:"),
     (
         "model: demo",
         "model: demo\nname: artifacts",
         r"name is 'artifacts'.*allowed: ",
     ),
-    ("model: demo", f"model: demo\nname: {'x' * 201}", r"name is 'x+'; allowed: at most 200 characters"),
-    ("  train: train.csv", "  train: [a.csv, b.csv, ./a.csv]", r"data\.train: .*a\.csv' more than once"),
+    (
+        "model: demo",
+        f"model: demo\nname: {'x' * 201}",
+        r"name is 'x+'; allowed: at most 200 characters",
+    ),
+    (
+        "  train: train.csv",
+        "  train: [a.csv, b.csv, ./a.csv]",
+        r"data\.train: .*a\.csv' more than once",
+    ),
     ("model: demo", "model: &a [*a]", r"an alias contains itself"),
     (
         "  examples_per_rung: 2048",
@@ -77,7 +119,11 @@ INVALID = [
         r"examples_per_rung is a range; allowed: ",
     ),
     ("contrastive: {margin: 0.5}", "contrastive: {margin: null}", r"margin is null; allowed: "),
-    ("  learning_rate: {low: 1e-6, high: 1e-4, log: true}\n", "", r"space: learning_rate is missing"),
+    (
+        "  learning_rate: {low: 1e-6, high: 1e-4, log: true}\n",
+        "",
+        r"space: learning_rate is missing",
+    ),
     (
         "model: demo",
         "model: demo\nevaluation: {k: 8}\nbaselines: {published: sst2}",
@@ -88,13 +134,25 @@ INVALID = [
         "model: demo\nbaselines: {published: mr}",
         r"line 4: baselines\.published is 'mr'; allowed: 'sst2'",
     ),
-    ("model: demo", "model: demo\nbaselines: {probe: [0]}", r"baselines\.probe\[0\] is 0; allowed: greater than 0"),
-    ("{choices: [none, emb+B0]}", "[none, emb+B0]", r"space\.freezing is a list; allowed: .*\{choices:"),
+    (
+        "model: demo",
+        "model: demo\nbaselines: {probe: [0]}",
+        r"baselines\.probe\[0\] is 0; allowed: greater than 0",
+    ),
+    (
+        "{choices: [none, emb+B0]}",
+        "[none, emb+B0]",
+        r"space\.freezing is a list; allowed: .*\{choices:",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("old", "new", "message"), INVALID, ids=[new[:40] or "missing" for _, new, _ in INVALID])
-def test_errors_name_the_place_the_value_and_what_is_allowed(tmp_path: Path, old: str, new: str, message: str) -> None:
+@pytest.mark.parametrize(
+    ("old", "new", "message"), INVALID, ids=[new[:40] or "missing" for _, new, _ in INVALID]
+)
+def test_errors_name_the_place_the_value_and_what_is_allowed(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
     assert old in MINIMAL
     with pytest.raises(InputError, match=message) as caught:
         read(tmp_path, MINIMAL.replace(old, new, 1))
@@ -105,11 +163,17 @@ def test_relative_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.Monk
     """Workers have their own working folders."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "encoder").mkdir()
-    config, _ = read(tmp_path, MINIMAL, model="encoder", data__dev="s3://bucket/dev.csv", data__test="demo")
+    config, _ = read(
+        tmp_path, MINIMAL, model="encoder", data__dev="s3://bucket/dev.csv", data__test="demo"
+    )
     assert config.model.name == str(tmp_path / "encoder")
     config, _ = read(tmp_path, MINIMAL, baselines__setfit="encoder")
-    assert config.baselines.setfit is not None and config.baselines.setfit.name == str(tmp_path / "encoder")
-    config, _ = read(tmp_path, MINIMAL, model="encoder", data__dev="s3://bucket/dev.csv", data__test="demo")
+    assert config.baselines.setfit is not None and config.baselines.setfit.name == str(
+        tmp_path / "encoder"
+    )
+    config, _ = read(
+        tmp_path, MINIMAL, model="encoder", data__dev="s3://bucket/dev.csv", data__test="demo"
+    )
     assert (config.data.train, config.data.dev, config.data.test) == (
         str(tmp_path / "train.csv"),
         "s3://bucket/dev.csv",

@@ -30,7 +30,10 @@ def test_a_trial_has_exactly_the_parameters_of_its_loss() -> None:
 
 @pytest.mark.parametrize("name", ["label_smoothing", "consistency_weight"])
 def test_class_parameters_require_softmax(name: str) -> None:
-    assert trial_config({"loss": "softmax", "learning_rate": 1e-5, name: 0.5}).loss_parameters[name] == 0.5
+    assert (
+        trial_config({"loss": "softmax", "learning_rate": 1e-5, name: 0.5}).loss_parameters[name]
+        == 0.5
+    )
     triplet = trial_config({"loss": "triplet", "learning_rate": 1e-5, name: 0.0})
     assert name not in triplet.loss_parameters and triplet.flat[name] == 0.0
     with pytest.raises(InputError, match=f"{name} is 0.5, but the loss triplet"):
@@ -47,7 +50,9 @@ def test_class_parameters_require_softmax(name: str) -> None:
     ],
 )
 def test_values_out_of_range_are_rejected(name: str, wrong: float) -> None:
-    with pytest.raises(InputError, match=rf"^{name}( of the loss softmax)? is {wrong:g}(\.0)?; allowed: "):
+    with pytest.raises(
+        InputError, match=rf"^{name}( of the loss softmax)? is {wrong:g}(\.0)?; allowed: "
+    ):
         trial_config({"loss": "softmax", "learning_rate": 1e-5, name: wrong})
 
 
@@ -69,7 +74,13 @@ def test_the_identity_omits_defaults(loss: str) -> None:
 
 
 def test_the_identity_has_all_values_that_differ() -> None:
-    on = {"label_smoothing": 0.1, "layer_decay": 0.8, "average_decay": 0.99, "dropout": 0.0, "batch_size": 32}
+    on = {
+        "label_smoothing": 0.1,
+        "layer_decay": 0.8,
+        "average_decay": 0.99,
+        "dropout": 0.0,
+        "batch_size": 32,
+    }
     values = {"loss": "softmax", "learning_rate": 1e-5, **on}
     assert trial_config(values).identity == values
     negatives = {"loss": "multiple_negatives", "learning_rate": 1e-5, "negatives": "all"}
@@ -79,7 +90,13 @@ def test_the_identity_has_all_values_that_differ() -> None:
 SEEDS: list[tuple[dict[str, Any], int, int]] = [
     ({"loss": "triplet", "margin": 0.1, "learning_rate": 3e-05}, 2773212526, 3193358448),
     (
-        {"loss": "triplet", "margin": 1, "learning_rate": 1e-4, "freezing": "emb", "batch_size": 32},
+        {
+            "loss": "triplet",
+            "margin": 1,
+            "learning_rate": 1e-4,
+            "freezing": "emb",
+            "batch_size": 32,
+        },
         3738224633,
         3881543256,
     ),
@@ -95,7 +112,11 @@ SEEDS: list[tuple[dict[str, Any], int, int]] = [
         1864582215,
         1092007949,
     ),
-    ({"loss": "cosine_similarity", "learning_rate": 1e-4, "retention_weight": 0.5}, 1437447277, 3168887789),
+    (
+        {"loss": "cosine_similarity", "learning_rate": 1e-4, "retention_weight": 0.5},
+        1437447277,
+        3168887789,
+    ),
     (
         {"loss": "softmax", "learning_rate": 2e-4, "label_smoothing": 0.1, "consistency_weight": 1},
         1189495954,
@@ -114,7 +135,11 @@ def test_seeds_never_change(values: dict[str, Any], seed: int, of_replicate: int
 
 def test_a_new_loss_or_parameter_changes_no_seed(tmp_path: Path) -> None:
     """In a copy of the package, the table gets a loss, each loss a parameter, and trials another one."""
-    shutil.copytree(ROOT / "raysweep", tmp_path / "raysweep", ignore=shutil.ignore_patterns("__pycache__", "assets"))
+    shutil.copytree(
+        ROOT / "raysweep",
+        tmp_path / "raysweep",
+        ignore=shutil.ignore_patterns("__pycache__", "assets"),
+    )
     table = tmp_path / "raysweep" / "config" / "losses.py"
     more = """
 LOSSES = {name: replace(loss, parameters={**loss.parameters, "new": Number(0.5)}) for name, loss in LOSSES.items()}
@@ -125,7 +150,9 @@ LOSS_PARAMETERS"""
     table.write_text(f"from dataclasses import replace\n{text}", encoding="utf-8")
     trial = tmp_path / "raysweep" / "config" / "trial.py"
     field = "    new_in_every_trial: int = 7\n    learning_rate:"
-    trial.write_text(trial.read_text(encoding="utf-8").replace("    learning_rate:", field, 1), encoding="utf-8")
+    trial.write_text(
+        trial.read_text(encoding="utf-8").replace("    learning_rate:", field, 1), encoding="utf-8"
+    )
     code = (
         "import json, sys; from raysweep.config.trial import trial_config; from raysweep.training.trial import trial_seed;"
         "configs = [trial_config(values) for values in json.loads(sys.argv[1])];"
@@ -149,7 +176,11 @@ OTHERS: dict[str, Any] = {
 @given(st.sampled_from(sorted(LOSSES)), st.sets(st.sampled_from(sorted(OTHERS))), st.data())
 def test_the_identity_gives_the_same_trial(loss: str, names: set[str], data: st.DataObject) -> None:
     """It has all values that differ from their defaults and no others, whatever the loss's parameters."""
-    values: dict[str, Any] = {"loss": loss, "learning_rate": 1e-5, **{name: OTHERS[name] for name in names}}
+    values: dict[str, Any] = {
+        "loss": loss,
+        "learning_rate": 1e-5,
+        **{name: OTHERS[name] for name in names},
+    }
     for name, parameter in LOSSES[loss].parameters.items():
         if isinstance(parameter, Number):
             allowed = st.sampled_from([parameter.default, 2 if parameter.is_integer else 0.25])
@@ -159,8 +190,13 @@ def test_the_identity_gives_the_same_trial(loss: str, names: set[str], data: st.
     config = trial_config(values)
     assert trial_config(config.identity) == config
     assert trial_seed(0, trial_config(config.flat)) == trial_seed(0, config)
-    defaults = {**{name: TrialConfig.model_fields[name].default for name in SHARED_PARAMETERS}, **LOSSES[loss].defaults}
-    assert config.identity == {name: value for name, value in values.items() if value != defaults[name]}
+    defaults = {
+        **{name: TrialConfig.model_fields[name].default for name in SHARED_PARAMETERS},
+        **LOSSES[loss].defaults,
+    }
+    assert config.identity == {
+        name: value for name, value in values.items() if value != defaults[name]
+    }
 
 
 @pytest.mark.parametrize("wrong", ["", "half", "192,", "0", "192,192", "-1", "1.5", "192, 96"])

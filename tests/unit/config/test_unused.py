@@ -28,7 +28,9 @@ def test_shipped_spaces_have_no_unused_settings(space: Path) -> None:
 )
 @pytest.mark.parametrize("space", WITHOUT_SEQUENCE, ids=lambda path: path.stem)
 def test_overrides_of_shipped_spaces_are_used(space: Path, overrides: dict[str, str]) -> None:
-    assert [line for line in load(space, overrides.items()).warnings if "has no effect" in line] == []
+    assert [
+        line for line in load(space, overrides.items()).warnings if "has no effect" in line
+    ] == []
 
 
 def test_settings_superseded_by_an_override_are_not_warned_about(tmp_path: Path) -> None:
@@ -36,7 +38,12 @@ def test_settings_superseded_by_an_override_are_not_warned_about(tmp_path: Path)
     file.write_text(
         f"{MINIMAL.rstrip()}\nbudget: {{rungs: 3}}\nearly_stopping: {{policy: asha, reduction_factor: 3}}\n"
     )
-    assert load(file, [("budget.examples_per_trial", "4096"), ("early_stopping.policy", "none")]).warnings == ()
+    assert (
+        load(
+            file, [("budget.examples_per_trial", "4096"), ("early_stopping.policy", "none")]
+        ).warnings
+        == ()
+    )
 
 
 @pytest.mark.parametrize(
@@ -54,7 +61,10 @@ def test_settings_superseded_by_an_override_are_not_warned_about(tmp_path: Path)
             {"budget.rungs": "3", "budget.examples_per_trial": "4096"},
             "--budget.rungs: has no effect, since budget.examples_per_trial is given",
         ),
-        ({"data.dev": "dev.csv", "data.max_dev": "50"}, "--data.max_dev: has no effect, since data.dev is given"),
+        (
+            {"data.dev": "dev.csv", "data.max_dev": "50"},
+            "--data.max_dev: has no effect, since data.dev is given",
+        ),
         (
             {"evaluation.points": "{labeled: [0.5], class_concat: []}"},
             "--evaluation.points.labeled: has no effect, since no loss of the space is softmax",
@@ -64,7 +74,10 @@ def test_settings_superseded_by_an_override_are_not_warned_about(tmp_path: Path)
             "--examples.same_class_cosine: has no effect, since no loss of the space trains on scored pairs",
         ),
         (
-            {"space": "{loss: softmax, learning_rate: {choices: [1e-5, 1e-4]}}", "budget.trials": "5"},
+            {
+                "space": "{loss: softmax, learning_rate: {choices: [1e-5, 1e-4]}}",
+                "budget.trials": "5",
+            },
             "--space: has 2 configurations, fewer than budget.trials (5), so some repeat with the same scores; sampler: "
             "grid tries each once",
         ),
@@ -98,7 +111,9 @@ def test_settings_superseded_by_an_override_are_not_warned_about(tmp_path: Path)
         ),
     ],
 )
-def test_settings_without_effect_are_warned_about(overrides: dict[str, str], warning: str, tmp_path: Path) -> None:
+def test_settings_without_effect_are_warned_about(
+    overrides: dict[str, str], warning: str, tmp_path: Path
+) -> None:
     file = tmp_path / "sweep.yaml"
     file.write_text(MINIMAL)
     assert load(file, overrides.items()).warnings == (warning,)
@@ -115,7 +130,10 @@ def test_settings_without_effect_are_warned_about(overrides: dict[str, str], war
         {"space": "{loss: softmax, learning_rate: {choices: [1e-5, 1e-4]}}", "budget.trials": "2"},
         {"space": "{loss: softmax, learning_rate: 1e-5}", "budget.trials": "5", "sampler": "grid"},
         {"examples.k": "8", "space.loss": "{choices: [triplet, softmax]}"},
-        {"space.warmup_fraction": "{choices: [0.1, 0.2]}", "space.warmup_steps": "{choices: [null, 10]}"},
+        {
+            "space.warmup_fraction": "{choices: [0.1, 0.2]}",
+            "space.warmup_steps": "{choices: [null, 10]}",
+        },
         {"space.warmup_fraction": "0.1", "space.warmup_steps": "10"},
         {"space.base_batch_size": "32", "space.learning_rate_rule": "{choices: [none, linear]}"},
         {"space.frozen_dropout": "true", "space.freezing": "{choices: [none, emb]}"},
@@ -123,7 +141,9 @@ def test_settings_without_effect_are_warned_about(overrides: dict[str, str], war
         {"evaluation.points.labeled": "[0.5]", "space.loss": "{choices: [triplet, softmax]}"},
     ],
 )
-def test_settings_with_effect_are_not_warned_about(overrides: dict[str, str], tmp_path: Path) -> None:
+def test_settings_with_effect_are_not_warned_about(
+    overrides: dict[str, str], tmp_path: Path
+) -> None:
     file = tmp_path / "sweep.yaml"
     file.write_text(MINIMAL)
     assert load(file, overrides.items()).warnings == ()
@@ -134,7 +154,9 @@ def test_warnings_name_the_line_of_the_file(tmp_path: Path) -> None:
     file.write_text(f"{MINIMAL.rstrip()}\nearly_stopping: {{policy: none, first_examples: 5}}\n")
     number = len(file.read_text().splitlines())
     (warning,) = load(file).warnings
-    assert warning.startswith(f"{file}: line {number}: early_stopping.first_examples: has no effect")
+    assert warning.startswith(
+        f"{file}: line {number}: early_stopping.first_examples: has no effect"
+    )
 
 
 def test_defaults_are_not_warned_about(tmp_path: Path) -> None:

@@ -72,7 +72,10 @@ def test_goal_survives_a_stored_configuration(tmp_path: Path) -> None:
     [
         ("", "objective.similarity is watched, but watch is null"),
         ("watch: [subj.csv]\n", "at: last"),
-        (f"{WATCHED}evaluation: {{points: {{concat: [0.3]}}}}\n", "evaluation.points.concat is [0.3]"),
+        (
+            f"{WATCHED}evaluation: {{points: {{concat: [0.3]}}}}\n",
+            "evaluation.points.concat is [0.3]",
+        ),
     ],
 )
 def test_goal_that_is_not_measured_is_rejected(tmp_path: Path, addition: str, problem: str) -> None:

@@ -88,14 +88,18 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_driver_answers_and_the_queue_is_empty(run: Folder) -> None:
     with drive(run, make_echo()):
         assert is_held(run, NAME) is True
-        answers = [send(run, request, 20) for request in (PAUSE, Request(action="workers", workers=2))]
+        answers = [
+            send(run, request, 20) for request in (PAUSE, Request(action="workers", workers=2))
+        ]
     assert answers == ['{"action":"pause"}', '{"action":"workers","workers":2}']
     assert run.names(FOLDER) == set()
     assert is_held(run, NAME) is False
 
 
 def test_requests_without_a_driver_are_withdrawn(run: Folder) -> None:
-    with pytest.raises(InputError, match=r"no driver is running: it was killed; .*raysweep run --resume "):
+    with pytest.raises(
+        InputError, match=r"no driver is running: it was killed; .*raysweep run --resume "
+    ):
         send(run, PAUSE, 20)
     assert run.names(FOLDER) == set()
 
@@ -135,7 +139,10 @@ def test_invalid_answers_are_rejected(tmp_path: Path) -> None:
         for queued in inbox.take():
             (tmp_path / FOLDER / f"{queued.identity}.answer.json").write_text("[" * 9999)
 
-    with drive(LocalFolder(tmp_path), confuse), pytest.raises(InputError, match="not a valid answer"):
+    with (
+        drive(LocalFolder(tmp_path), confuse),
+        pytest.raises(InputError, match="not a valid answer"),
+    ):
         send(LocalFolder(tmp_path), PAUSE, 20)
 
 
@@ -164,7 +171,10 @@ def test_a_growing_ledger_is_read_line_by_line(run: Folder) -> None:
     ledger.close()
     if isinstance(run, BucketFolder):
         last = max(run.names("ledger"))
-        run.put(f"ledger/{int(last[:9]) + 1:09d}.jsonl", b'{"event": "resume", "trial": 0, "number": 1}\n')
+        run.put(
+            f"ledger/{int(last[:9]) + 1:09d}.jsonl",
+            b'{"event": "resume", "trial": 0, "number": 1}\n',
+        )
         with pytest.raises(InputError, match="lines were removed or moved"):
             growing.read()
 
@@ -174,7 +184,10 @@ def test_a_growing_ledger_is_read_line_by_line(run: Folder) -> None:
     [
         ((), ["missing", "--pause, --resume, --workers, --stop-trial, --try"]),
         (("--pause", "--resume"), ["--pause --resume", "allowed: one of"]),
-        (("--try", "triplet"), ["--try is 'triplet'; allowed: a mapping", "{loss: triplet, margin: 0.1}"]),
+        (
+            ("--try", "triplet"),
+            ["--try is 'triplet'; allowed: a mapping", "{loss: triplet, margin: 0.1}"],
+        ),
         (("--try", "{loss: [a]}"), ["--try: loss is ['a']; allowed: "]),
         (("--try", "{margin: .nan}"), ["--try: margin is nan; allowed: ", "finite"]),
         (("--try", "{1: [2]}"), ["--try: 1 is [2]; allowed: "]),
@@ -183,7 +196,9 @@ def test_a_growing_ledger_is_read_line_by_line(run: Folder) -> None:
         (("--pause",), ["not a run folder"]),
     ],
 )
-def test_invalid_requests_are_one_line(tmp_path: Path, arguments: tuple[str, ...], words: list[str]) -> None:
+def test_invalid_requests_are_one_line(
+    tmp_path: Path, arguments: tuple[str, ...], words: list[str]
+) -> None:
     done = raysweep_here(tmp_path, "control", str(tmp_path), *arguments)
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
     assert [word for word in words if word not in done.stderr] == []

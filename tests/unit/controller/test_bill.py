@@ -105,7 +105,9 @@ def test_bill_matches_sums_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     bill = build_bill(results)
     booting = 20 / 60 * 0.40 + 30 / 60 * 0.80
     head = 120 / 60 * 0.10
-    idle_spot = (2 * 40 / 2 + 2 * 8) / 60 * 0.40  # the other half of each while trials ran, and all of them afterwards
+    idle_spot = (
+        (2 * 40 / 2 + 2 * 8) / 60 * 0.40
+    )  # the other half of each while trials ran, and all of them afterwards
     idle_on_demand = (70 * 3 / 4 + 5) / 60 * 0.80
     assert bill.trials == pytest.approx(0.50)
     assert bill.booting == pytest.approx(booting)
@@ -129,13 +131,17 @@ def test_report_shows_the_bill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert "Nodes cost 2.37 in money: 0.50 for trials" in (report.folder / name).read_text()
 
 
-def test_killed_driver_loses_at_most_minutes_of_the_bill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_driver_loses_at_most_minutes_of_the_bill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cluster = Simulated(tmp_path, monkeypatch)
     for minute in range(62):
         cluster.nodes(minute, head=1)
     (head,) = load(tmp_path).nodes
     assert 56 <= head.up_seconds / 60 <= 61
-    counted = [event for event in read_events(tmp_path / "ledger.jsonl") if isinstance(event, NodesCounted)]
+    counted = [
+        event for event in read_events(tmp_path / "ledger.jsonl") if isinstance(event, NodesCounted)
+    ]
     assert len(counted) == 12
 
 

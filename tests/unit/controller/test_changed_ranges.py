@@ -18,7 +18,10 @@ from support.ledgers import change_settings
 from support.sweeps import assemble, make, rung, settings
 
 LOW, HIGH = 1e-6, 1e-4
-BEFORE = {"space__learning_rate": f"{{low: {LOW}, high: {HIGH}, log: true}}", "early_stopping__policy": "none"}
+BEFORE = {
+    "space__learning_rate": f"{{low: {LOW}, high: {HIGH}, log: true}}",
+    "early_stopping__policy": "none",
+}
 
 
 def run_trials(sweep: Sweep, count: int, num_rungs: int = 1) -> list[float]:
@@ -58,7 +61,9 @@ def resumed_with(folder: Path, *overrides: tuple[str, str]) -> Iterator[tuple[Sw
 
 @pytest.mark.parametrize("sampler", ["mfgp", "tpe", "random", "optuna.samplers:GPSampler"])
 @pytest.mark.parametrize("bound", ["narrower", "wider"])
-def test_new_trials_are_from_the_new_range_and_earlier_ones_stay(tmp_path: Path, sampler: str, bound: str) -> None:
+def test_new_trials_are_from_the_new_range_and_earlier_ones_stay(
+    tmp_path: Path, sampler: str, bound: str
+) -> None:
     before = search(tmp_path, sampler=sampler)
     if bound == "narrower":
         low, high = LOW, sorted(before)[1]
@@ -101,7 +106,9 @@ def test_requests_outside_a_narrower_range_are_dropped(tmp_path: Path) -> None:
         ("space.learning_rate.hihg", "1e-5", "hihg"),
     ],
 )
-def test_other_changes_of_a_range_are_rejected(tmp_path: Path, key: str, value: str, problem: str) -> None:
+def test_other_changes_of_a_range_are_rejected(
+    tmp_path: Path, key: str, value: str, problem: str
+) -> None:
     search(tmp_path)
     with pytest.raises(InputError, match=problem):
         load_resumed(tmp_path, None, [(key, value)])

@@ -48,7 +48,9 @@ def search(folder: Path, status: str, **overrides: str) -> Sweep:
         if verdict is not None:
             sweep.assignments[number].verdict = Verdict(verdict, "for this test")
         sweep.release(number)
-    write(folder / checkpoint_folder(0) / "000000064" / "tensors", 1000)  # by a process that ended late
+    write(
+        folder / checkpoint_folder(0) / "000000064" / "tensors", 1000
+    )  # by a process that ended late
     sweep.finish(status, "")
     return sweep
 
@@ -68,8 +70,12 @@ def test_checkpoints_are_kept_only_for_trials_that_can_resume(tmp_path: Path) ->
     assert any("1 of 3 trials are paused" in note for note in ending_notes(load(tmp_path)))
 
 
-@pytest.mark.parametrize(("status", "is_kept"), [("budget", False), ("plateau", False), ("interrupted", True)])
-def test_without_keep_checkpoints_only_interrupted_sweeps_keep_some(tmp_path: Path, status: str, is_kept: bool) -> None:
+@pytest.mark.parametrize(
+    ("status", "is_kept"), [("budget", False), ("plateau", False), ("interrupted", True)]
+)
+def test_without_keep_checkpoints_only_interrupted_sweeps_keep_some(
+    tmp_path: Path, status: str, is_kept: bool
+) -> None:
     sweep = search(tmp_path, status, storage__keep_checkpoints="false")
     results = load(tmp_path)
     assert bool(checkpoints(tmp_path)) == is_kept
@@ -86,7 +92,11 @@ def test_without_keep_checkpoints_only_interrupted_sweeps_keep_some(tmp_path: Pa
 
 def test_only_the_demo_and_the_smoke_test_keep_no_checkpoints() -> None:
     spaces = [path.stem for path in SPACES.glob("*.yaml")]
-    assert {name for name in spaces if not load_space(SPACES / f"{name}.yaml").config.storage.keep_checkpoints} == {
+    assert {
+        name
+        for name in spaces
+        if not load_space(SPACES / f"{name}.yaml").config.storage.keep_checkpoints
+    } == {
         "demo",
         "smoke",
     }
@@ -105,7 +115,9 @@ def test_resumed_sweep_names_trials_without_checkpoints_and_leaves_them(
     again.replay(resumed.events)
     assert again.is_done and again.assign() is None
     again.finish("completed", "")
-    more, _ = assemble(*settings(tmp_path, **{**ONE_TRIAL_EACH, "budget__trials": "4"}), Ledger(tmp_path))
+    more, _ = assemble(
+        *settings(tmp_path, **{**ONE_TRIAL_EACH, "budget__trials": "4"}), Ledger(tmp_path)
+    )
     more.replay(list(read_events(tmp_path / "ledger.jsonl")))
     number, _ = more.assign() or pytest.fail("no trial")
     assert number == 3
@@ -117,8 +129,13 @@ def test_prune_prints_sizes_and_removes_only_what_is_named(tmp_path: Path) -> No
     before = disk.measure_size(run)
     assert before.checkpoints == 2000
     assert before.weights == 100 * len(load(tmp_path).points[1:])
-    assert before.total == sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
-    assert str(RunSize(3 * 2**29, 2**20, 0)) == "1.50 GiB (weights 1.50 GiB, checkpoints 1.0 MiB, other files 0.0 MiB)"
+    assert before.total == sum(
+        path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()
+    )
+    assert (
+        str(RunSize(3 * 2**29, 2**20, 0))
+        == "1.50 GiB (weights 1.50 GiB, checkpoints 1.0 MiB, other files 0.0 MiB)"
+    )
     assert raysweep_here(tmp_path, "prune", str(tmp_path)).returncode == 0
     assert disk.measure_size(run) == before
     assert raysweep_here(tmp_path, "prune", str(tmp_path), "--checkpoints").returncode == 0
@@ -127,7 +144,10 @@ def test_prune_prints_sizes_and_removes_only_what_is_named(tmp_path: Path) -> No
     results = load(tmp_path)
     assert (results.status, statuses(results)) == ("budget", [REMOVED, REMOVED])
     assert results.without_checkpoints == (1, 2)
-    assert raysweep_here(tmp_path, "prune", str(tmp_path), "--checkpoints", "--weights").returncode == 0
+    assert (
+        raysweep_here(tmp_path, "prune", str(tmp_path), "--checkpoints", "--weights").returncode
+        == 0
+    )
     assert disk.measure_size(run).weights == 0
     assert load(tmp_path) == results, "nothing is left to stop"
 

@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raysweep.config.sweep import ResourcesConfig
-from raysweep.controller.failures import MAX_STARTS_ON_DEAD_NODES, PATIENCE_SECONDS, Blame, Failures, Loss
+from raysweep.controller.failures import (
+    MAX_STARTS_ON_DEAD_NODES,
+    PATIENCE_SECONDS,
+    Blame,
+    Failures,
+    Loss,
+)
 from raysweep.controller.sweep import Sweep
 from raysweep.errors import InputError
 from raysweep.results.ledger import Ledger, read_events
@@ -42,7 +48,10 @@ def test_lost_trial_resumes_before_new_trials_and_counts_once(tmp_path: Path) ->
     results = load(tmp_path)
     assert len(results.trials) == 12
     assert results.trials[number].status != "failed"
-    assert f"trial {number}: its process died: killed; it resumes from its checkpoint" in out.getvalue()
+    assert (
+        f"trial {number}: its process died: killed; it resumes from its checkpoint"
+        in out.getvalue()
+    )
     steps = [rung.step for rung in results.rungs if rung.trial == number]
     assert steps == list(range(1, len(steps) + 1))
 
@@ -56,7 +65,9 @@ def test_max_failures_counts_process_losses_since_the_last_rung(tmp_path: Path) 
     assert not sweep.record_rung(number, rung(config, 1))
     sweep.lose(number, DIED)
     assert assign(sweep) == number
-    assert not sweep.record_rung(number, rung(config, 1))  # what its checkpoint repeats is no progress
+    assert not sweep.record_rung(
+        number, rung(config, 1)
+    )  # what its checkpoint repeats is no progress
     sweep.lose(number, DIED)
     (trial,) = load(tmp_path).trials
     assert (trial.status, trial.reason) == (
@@ -98,7 +109,9 @@ def test_trial_lost_before_the_driver_died_resumes_once(tmp_path: Path) -> None:
     assert (again.assign() or (None,))[0] != number
 
 
-def test_storage_failure_pauses_the_sweep_and_retries_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_storage_failure_pauses_the_sweep_and_retries_trials(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sweep, out = make(tmp_path, resources__max_failures="0")
     now = [0.0]
     monkeypatch.setattr(Sweep, "seconds", property(lambda self: now[0]))
@@ -115,11 +128,15 @@ def test_storage_failure_pauses_the_sweep_and_retries_trials(tmp_path: Path, mon
     assert (assign(sweep), assign(sweep)) == (second, first)
     assert not sweep.record_rung(first, rung(sweep.progress.configs[first], 1))
     sweep.lose(second, NO_ROOM)
-    assert out.getvalue().count("assignments paused for 2 s") == 2  # from the start, as a rung was stored between
+    assert (
+        out.getvalue().count("assignments paused for 2 s") == 2
+    )  # from the start, as a rung was stored between
     assert {trial.status for trial in load(tmp_path).trials} == {"interrupted", "running"}
 
 
-def test_lasting_storage_failure_ends_the_sweep_resumably(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lasting_storage_failure_ends_the_sweep_resumably(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sweep, _ = make(tmp_path)
     now = [100.0]
     monkeypatch.setattr(Sweep, "seconds", property(lambda self: now[0]))
@@ -148,9 +165,15 @@ def test_max_failed_share(num_failed: int, num_other: int, share: float) -> None
 def test_sweep_gives_up_when_most_trials_fail(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path)
     for _ in range(3):
-        sweep.release(assign(sweep), failure="ValueError: no", traceback="Traceback:\n  line 1\nValueError: no")
+        sweep.release(
+            assign(sweep),
+            failure="ValueError: no",
+            traceback="Traceback:\n  line 1\nValueError: no",
+        )
     assert sweep.assign() is None
-    assert sweep.given_up == "3 of 3 trials failed; maximum share by resources.max_failed_share: 0.5"
+    assert (
+        sweep.given_up == "3 of 3 trials failed; maximum share by resources.max_failed_share: 0.5"
+    )
     assert load(tmp_path).trials[2].traceback == "Traceback:\n  line 1\nValueError: no"
 
 
@@ -162,7 +185,9 @@ def test_trials_with_invalid_scores_count_as_failed(tmp_path: Path) -> None:
         result["points"][0]["polarity"] = 63.0
         assert sweep.record_rung(number, result)
         sweep.release(number)
-    assert sweep.given_up == "3 of 3 trials failed; maximum share by resources.max_failed_share: 0.5"
+    assert (
+        sweep.given_up == "3 of 3 trials failed; maximum share by resources.max_failed_share: 0.5"
+    )
 
 
 def test_only_time_on_a_worker_is_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +207,9 @@ def test_only_time_on_a_worker_is_charged(tmp_path: Path, monkeypatch: pytest.Mo
     assert load(tmp_path).trials[0].seconds == 10
 
 
-def test_rung_limit_is_a_multiple_of_the_slowest_rung(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rung_limit_is_a_multiple_of_the_slowest_rung(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sweep, _ = make(tmp_path)
     now = [0.0]
     monkeypatch.setattr(Sweep, "seconds", property(lambda self: now[0]))
@@ -195,7 +222,10 @@ def test_rung_limit_is_a_multiple_of_the_slowest_rung(tmp_path: Path, monkeypatc
     now[0] = 400 + 4000
     assert sweep.overdue_reason(number) is None
     now[0] += 1
-    assert sweep.overdue_reason(number) == "its rung took more than 1:06:40, and its process was killed"
+    assert (
+        sweep.overdue_reason(number)
+        == "its rung took more than 1:06:40, and its process was killed"
+    )
     waiting, _ = sweep.assign() or pytest.fail("no trial")
     now[0] = 1e6
     assert sweep.overdue_reason(waiting) is None, "it waits for a worker"
@@ -207,10 +237,14 @@ def test_rung_minutes_set_the_rung_limit(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(Sweep, "seconds", property(lambda self: now[0]))
     number = assign(sweep)
     now[0] = 121
-    assert sweep.overdue_reason(number) == "its rung took more than 2:00, and its process was killed"
+    assert (
+        sweep.overdue_reason(number) == "its rung took more than 2:00, and its process was killed"
+    )
 
 
-def test_time_budget_interrupts_a_trial_within_its_rung(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_budget_interrupts_a_trial_within_its_rung(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sweep, _ = make(tmp_path, budget__minutes="10")
     now = [0.0]
     monkeypatch.setattr(Sweep, "seconds", property(lambda self: now[0]))

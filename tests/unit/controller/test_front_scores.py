@@ -24,9 +24,22 @@ CALIBRATION = {
 
 def on_test(rung: FrontRung) -> ScoredRung:
     """Invented scores of a rung's points, and the calibration of its head, as a worker describes them."""
-    scores = {"polarity": 0.7, "polarity_std": 0.1, "similarity": 0.4, "similarity_std": 0.1, "retention": 0.9}
-    points = [{"kind": kind, "value": value, "split": "test", "width": 384, **scores} for kind, value in rung.keys]
-    return ScoredRung(points, CALIBRATION, [{"kind": "labeled", "value": 0.3, "split": "test", "width": 386, **scores}])
+    scores = {
+        "polarity": 0.7,
+        "polarity_std": 0.1,
+        "similarity": 0.4,
+        "similarity_std": 0.1,
+        "retention": 0.9,
+    }
+    points = [
+        {"kind": kind, "value": value, "split": "test", "width": 384, **scores}
+        for kind, value in rung.keys
+    ]
+    return ScoredRung(
+        points,
+        CALIBRATION,
+        [{"kind": "labeled", "value": 0.3, "split": "test", "width": 386, **scores}],
+    )
 
 
 def searched(folder: Path) -> Sweep:
@@ -49,7 +62,11 @@ def names_of_front(sweep: Sweep) -> list[tuple[Any, ...]]:
 
 
 def names_on_test(folder: Path) -> list[tuple[Any, ...]]:
-    return sorted((point.trial, point.step, point.kind) for point in load(folder).points if point.split == "test")
+    return sorted(
+        (point.trial, point.step, point.kind)
+        for point in load(folder).points
+        if point.split == "test"
+    )
 
 
 def test_each_rung_of_the_front_is_assigned_once(tmp_path: Path) -> None:
@@ -88,7 +105,9 @@ def test_scores_are_stored_on_arrival_and_resume_scores_the_others(tmp_path: Pat
     assert names_on_test(tmp_path) == sorted(expected)
     (labeled,) = load(tmp_path).labeled
     assert (labeled.trial, labeled.step, labeled.kind) == (second.trial, second.step, "labeled")
-    assert load(tmp_path).calibrations == (Calibration(trial=second.trial, step=second.step, **CALIBRATION),)
+    assert load(tmp_path).calibrations == (
+        Calibration(trial=second.trial, step=second.step, **CALIBRATION),
+    )
     sweep.ledger.close()  # as a kill does: the first is under way, and the others wait
 
     sweep = resumed(tmp_path)
@@ -111,7 +130,9 @@ def test_failed_rung_warns_once_and_has_no_scores(tmp_path: Path) -> None:
     rung = scores.next()
     assert rung is not None
     scores.fail(rung, "its weights are gone")
-    scores.fail(rung, "its process could not be started")  # as Tune's searcher hears of every trial that failed
+    scores.fail(
+        rung, "its process could not be started"
+    )  # as Tune's searcher hears of every trial that failed
     warning = f"warning: test: trial {rung.trial} not scored at rung {rung.step} (reason=its weights are gone)"
     assert [line for line in out.getvalue().splitlines() if "not scored" in line] == [warning]
     sweep.ledger.close()

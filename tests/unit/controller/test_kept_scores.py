@@ -39,7 +39,14 @@ def made(rungs: Sequence[tuple[int, Any, Any]]) -> list[list[Point]]:
     for trial, *values in sorted(rungs, key=lambda rung: rung[0] in ORIGINALS):
         step = steps[trial] = steps.get(trial, 0) + 1
         points = [
-            Point(trial, step, *key, "dev", 8, make_scores(p / 8, s / 8, spreads=(p_spread / 4, s_spread / 4)))
+            Point(
+                trial,
+                step,
+                *key,
+                "dev",
+                8,
+                make_scores(p / 8, s / 8, spreads=(p_spread / 4, s_spread / 4)),
+            )
             for key, (p, s, p_spread, s_spread) in zip(KEYS, values, strict=True)
         ]
         points_of_rungs.append(points)
@@ -47,7 +54,10 @@ def made(rungs: Sequence[tuple[int, Any, Any]]) -> list[list[Point]]:
 
 
 def front_of(points: Sequence[Point]) -> list[Point]:
-    return [points[i] for i in non_dominated([(point["polarity"], point["similarity"]) for point in points])]
+    return [
+        points[i]
+        for i in non_dominated([(point["polarity"], point["similarity"]) for point in points])
+    ]
 
 
 def near_by_definition(points: Sequence[Point]) -> set[PointName]:
@@ -120,14 +130,17 @@ def test_kept_points_match_brute_force_after_each_rung_and_resume(
                 kept_scores.restore(seen, front_of(seen), ORIGINALS)
             else:
                 trial = points[0].trial
-                kept_scores.take(points, front_of(seen), ORIGINALS.get(trial if trial is not None else -1))
+                kept_scores.take(
+                    points, front_of(seen), ORIGINALS.get(trial if trial is not None else -1)
+                )
             expected = kept_by_definition(seen)
             assert kept_scores.names == expected
             assert files(run) >= rung_files(expected)
             if number < killed_after:
                 assert files(run) == rung_files(expected)
                 assert kept_scores.num_bytes >= sum(
-                    (run.path / "scores" / "dev" / name).stat().st_size - 1000 for name in files(run)
+                    (run.path / "scores" / "dev" / name).stat().st_size - 1000
+                    for name in files(run)
                 )
         kept_scores.tidy()
         assert files(run) == rung_files(expected)
@@ -138,7 +151,12 @@ def test_kept_points_match_brute_force_after_each_rung_and_resume(
 
 def invented(num_rungs: int, seed: int = 0) -> list[list[Point]]:
     rng = np.random.default_rng(seed)
-    return made([(int(rng.integers(0, 8)), *rng.integers(0, [9, 9, 3, 3], (2, 4)).tolist()) for _ in range(num_rungs)])
+    return made(
+        [
+            (int(rng.integers(0, 8)), *rng.integers(0, [9, 9, 3, 3], (2, 4)).tolist())
+            for _ in range(num_rungs)
+        ]
+    )
 
 
 def session(run: Folder, rungs: Sequence[list[Point]], before: Sequence[Point] = ()) -> KeptScores:
@@ -162,13 +180,17 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
     return open_folder(server.uri(tmp_path.name))
 
 
-def test_successive_sessions_pack_their_scores(run: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_successive_sessions_pack_their_scores(
+    run: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(kept_files, "PART_BYTES", 5 * 3 * NUM_QUERIES)  # about five points
     rungs = invented(30)
     half = [point for points in rungs[:15] for point in points]
     whole = [point for points in rungs for point in points]
     first = session(run, rungs[:15])
-    write_rung(run, made([(9, *[(0, 0, 0, 0)] * 2)])[0])  # cut off between its scores and its report
+    write_rung(
+        run, made([(9, *[(0, 0, 0, 0)] * 2)])[0]
+    )  # cut off between its scores and its report
     first.tidy()
     first.pack(no_warning)
     assert sorted(map(str, stored(run))) == sorted(map(str, kept_by_definition(half)))
@@ -189,7 +211,9 @@ class Killed(BaseException):
     pass
 
 
-def test_kill_while_packing_loses_and_duplicates_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kill_while_packing_loses_and_duplicates_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(kept_files, "PART_BYTES", 5 * 3 * NUM_QUERIES)
     rungs = invented(20)
     half = [point for points in rungs[:10] for point in points]
@@ -277,7 +301,10 @@ def points_in(folder: Path) -> Iterator[Point]:
 
 def near(folder: Path) -> set[PointName]:
     points = list(points_in(folder))
-    lowered = [with_spreads(point, 2 * point.std("polarity"), 2 * point.std("similarity")) for point in points]
+    lowered = [
+        with_spreads(point, 2 * point.std("polarity"), 2 * point.std("similarity"))
+        for point in points
+    ]
     return near_by_definition(lowered)  # which has twice the root of queries
 
 

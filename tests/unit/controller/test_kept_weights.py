@@ -14,12 +14,25 @@ from raysweep.storage.folder import LocalFolder
 from support.points import make_scores
 
 # By step: what a rung of one trial scored, two points each, all on the front.
-FRONT = {1: [(0.5, 0.9), (0.52, 0.89)], 2: [(0.7, 0.8), (0.71, 0.7)], 3: [(0.8, 0.5)], 4: [(0.9, 0.3), (0.91, 0.1)]}
+FRONT = {
+    1: [(0.5, 0.9), (0.52, 0.89)],
+    2: [(0.7, 0.8), (0.71, 0.7)],
+    3: [(0.8, 0.5)],
+    4: [(0.9, 0.3), (0.91, 0.1)],
+}
 
 
 def points() -> list[Point]:
     return [
-        Point(0, step, "plain" if i == 0 else "concat", None if i == 0 else 0.3, "dev", 8, make_scores(p, s))
+        Point(
+            0,
+            step,
+            "plain" if i == 0 else "concat",
+            None if i == 0 else 0.3,
+            "dev",
+            8,
+            make_scores(p, s),
+        )
         for step, scores in FRONT.items()
         for i, (p, s) in enumerate(scores)
     ]
@@ -60,7 +73,8 @@ def test_shrink_minimizes_the_lost_hypervolume(room: int, tmp_path: Path) -> Non
     assert {point.step for point in lost} == set(FRONT) - steps(folder)
     if room == 3:  # the one whose loss costs least, by trying all
         volumes = {
-            step: hypervolume([s for other in FRONT if other != step for s in FRONT[other]], (0, 0)) for step in FRONT
+            step: hypervolume([s for other in FRONT if other != step for s in FRONT[other]], (0, 0))
+            for step in FRONT
         }
         assert lost[0].step == max(volumes, key=lambda step: volumes[step])
 
@@ -79,7 +93,12 @@ def test_checkpoint_bytes_of_given_trials(tmp_path: Path) -> None:
         place.mkdir(parents=True)
         (place / "tensors").write_bytes(bytes(size))
     store = WeightStore(LocalFolder(tmp_path), 1, GOALS)
-    assert [store.checkpoint_bytes(trials) for trials in ([], [7], [70, 10007], [8, 70])] == [0, 2000, 340, 300]
+    assert [store.checkpoint_bytes(trials) for trials in ([], [7], [70, 10007], [8, 70])] == [
+        0,
+        2000,
+        340,
+        300,
+    ]
 
 
 def test_shrink_is_independent_of_the_order_of_points(tmp_path: Path) -> None:

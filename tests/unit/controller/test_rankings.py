@@ -31,7 +31,11 @@ NAMES = {
     "similarity": "agreement",
     "similarity_std": "agreement_std",
 }
-GOALS = {"objective__polarity": "ranking", "objective__similarity": "agreement", "early_stopping__policy": "growth"}
+GOALS = {
+    "objective__polarity": "ranking",
+    "objective__similarity": "agreement",
+    "early_stopping__policy": "growth",
+}
 
 
 def rung(config: TrialConfig, step: int) -> dict[str, Any]:
@@ -51,7 +55,10 @@ def begin(folder: Path) -> Sweep:
 
 def keep_scores(folder: Path, file: str, points: list[Point]) -> None:
     spread = np.linspace(-0.05, 0.05, 9)
-    scores = {name_of_point(point): {name: point[name] + spread for name in RELATION_GOALS} for point in points}
+    scores = {
+        name_of_point(point): {name: point[name] + spread for name in RELATION_GOALS}
+        for point in points
+    }
     LocalFolder(folder).put(file, PackedScores.pack_points(scores).content())
 
 
@@ -69,7 +76,12 @@ def play(sweep: Sweep, num_rungs: int) -> None:
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """Return a run that is killed and resumed."""
-    sizes = {"num_queries": {"dev": 9}, "num_pool": {"dev": 30}, "label_names": (), "data_kind": "retrieval"}
+    sizes = {
+        "num_queries": {"dev": 9},
+        "num_pool": {"dev": 30},
+        "label_names": (),
+        "data_kind": "retrieval",
+    }
     info = dataclasses.replace(INFO, polarity="ranking", similarity="agreement", **sizes)
     begun = begin(tmp_path)
     begun.ledger.append(start_session(tmp_path, info))
@@ -97,7 +109,11 @@ def test_fronts_and_reports_show_the_scores_of_rankings(run: Path) -> None:
     assert summary.goals == RELATION_GOALS and summary.score_names == tuple(RELATION_GOALS)
     assert summary.areas["dev"].reference_point == pytest.approx((0.6, 0.47 / 2))
     pairs = {point.pair(RELATION_GOALS) for point in load(run).points if point.trial is not None}
-    front = {(p, s) for p, s in pairs if not any(q >= p and r >= s and (q, r) != (p, s) for q, r in pairs)}
+    front = {
+        (p, s)
+        for p, s in pairs
+        if not any(q >= p and r >= s and (q, r) != (p, s) for q, r in pairs)
+    }
     assert {member.dev.pair(RELATION_GOALS) for member in summary.members} == front
     assert all(summary.intervals_of(member.dev) for member in summary.members)
     report = write.write(run).folder
@@ -110,10 +126,15 @@ def test_fronts_and_reports_show_the_scores_of_rankings(run: Path) -> None:
     assert "dev P" not in markdown and "oracle front on dev is not stored" not in markdown
     page = (report / "report.html").read_text()
     _, _, rest = page.partition('id="data">')
-    labels = {score["key"]: score["label"] for score in json.loads(rest.partition("</script>")[0])["scores"]}
+    labels = {
+        score["key"]: score["label"]
+        for score in json.loads(rest.partition("</script>")[0])["scores"]
+    }
     assert labels == {"p": "ranking", "s": "agreement"}
 
 
 def test_recordings_need_polarity_and_similarity(run: Path) -> None:
-    with pytest.raises(InputError, match="ranking and agreement; allowed: a run over labeled sentences"):
+    with pytest.raises(
+        InputError, match="ranking and agreement; allowed: a run over labeled sentences"
+    ):
         to_frame(load(run))

@@ -45,14 +45,20 @@ class Sentences:
 
 PREPARED = cast(Prepared, type("Invented", (), {"sentences": Sentences()})())
 FRONT = [
-    Point(2, 1, kind, value, "dev", 8, make_scores(0.7, 0.4)) for kind, value in (("plain", None), ("concat", 0.3))
+    Point(2, 1, kind, value, "dev", 8, make_scores(0.7, 0.4))
+    for kind, value in (("plain", None), ("concat", 0.3))
 ]
 FRONT.append(dataclasses.replace(FRONT[0], trial=5, step=3))
 
 
 def by_chance(num_points: int, seed: int) -> tuple[Any, Any]:
     rng = np.random.default_rng(seed)
-    ids = np.stack([[rng.permutation(NUM_SENTENCES)[:K] for _ in range(NUM_QUERIES)] for _ in range(num_points)])
+    ids = np.stack(
+        [
+            [rng.permutation(NUM_SENTENCES)[:K] for _ in range(NUM_QUERIES)]
+            for _ in range(num_points)
+        ]
+    )
     return ids, rng.uniform(0, 1, ids.shape).astype(np.float32)
 
 
@@ -62,13 +68,20 @@ def run(tmp_path: Path) -> LocalFolder:
     folder = LocalFolder(tmp_path)
     folder.put(REFERENCE_FILE, Reading((REFERENCE,), *by_chance(1, 0)).content())
     names = [*(name_of_point(point) for point in FRONT[:2]), (2, 1, "concat", 3.0)]
-    folder.put(f"{point_folder(2, 1)}/{reading_file('dev')}", Reading(tuple(names), *by_chance(3, 1)).content())
+    folder.put(
+        f"{point_folder(2, 1)}/{reading_file('dev')}",
+        Reading(tuple(names), *by_chance(3, 1)).content(),
+    )
     last = (name_of_point(FRONT[2]),)
-    folder.put(f"{point_folder(5, 3)}/{reading_file('dev')}", Reading(last, *by_chance(1, 2)).content())
+    folder.put(
+        f"{point_folder(5, 3)}/{reading_file('dev')}", Reading(last, *by_chance(1, 2)).content()
+    )
     return folder
 
 
-def writer(run: LocalFolder, *, with_texts: bool = True, warnings: list[str] | None = None) -> ReadingsWriter:
+def writer(
+    run: LocalFolder, *, with_texts: bool = True, warnings: list[str] | None = None
+) -> ReadingsWriter:
     def warn(text: str) -> None:
         assert warnings is not None, text
         warnings.append(text)
@@ -96,8 +109,14 @@ def test_readings_of_reference_and_front_have_the_shown_texts(run: LocalFolder) 
     assert sorted((num_distinct[query] for query in loaded.shown), reverse=True) == [
         num_distinct[q] for q in loaded.shown
     ]
-    assert min(num_distinct[query] for query in loaded.shown) >= sorted(num_distinct)[NUM_QUERIES - 48]
-    expected = {int(number) for query in loaded.shown for number in (loaded.query_ids[query], *ids[:, query].ravel())}
+    assert (
+        min(num_distinct[query] for query in loaded.shown) >= sorted(num_distinct)[NUM_QUERIES - 48]
+    )
+    expected = {
+        int(number)
+        for query in loaded.shown
+        for number in (loaded.query_ids[query], *ids[:, query].ravel())
+    }
     assert loaded.texts == {number: HOSTILE.format(number) for number in sorted(expected)}
     before = (run.path / FILE).read_bytes()
     writer(run).write(FRONT)
@@ -162,7 +181,9 @@ def test_damaged_files_are_skipped_and_readings_need_a_front_member(run: LocalFo
     assert stored_readings(run) is None
 
 
-def test_fewer_queries_are_shown_if_sentences_are_long(run: LocalFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fewer_queries_are_shown_if_sentences_are_long(
+    run: LocalFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(readings, "MAX_TEXT_BYTES", 600)
     writer(run).write(FRONT)
     loaded = written(run)

@@ -53,7 +53,9 @@ def line_of(sweep: Sweep) -> str:
 def noisy(config: TrialConfig, step: int, run: int, scale: float = 0.02) -> dict[str, Any]:
     """Two operating points with noise that derives from the configuration and the run, as a seed does."""
     made = rung(config, step)
-    noise = np.random.default_rng(zlib.crc32(f"{config}{step}{run}".encode())).normal(scale=scale, size=2)
+    noise = np.random.default_rng(zlib.crc32(f"{config}{step}{run}".encode())).normal(
+        scale=scale, size=2
+    )
     (point,) = made["points"]
     other = {**point, "kind": "concat", "value": 0.3}
     for each, shift in ((point, 0.0), (other, -0.03)):
@@ -80,14 +82,21 @@ def play(
     if finish:
         sweep.finish("completed", "all trials are done")
     trials = sweep.scheduler.trials.values()
-    return [(trial.number, trial.replicate_of) for trial in trials if trial.replicate_of is not None]
+    return [
+        (trial.number, trial.replicate_of) for trial in trials if trial.replicate_of is not None
+    ]
 
 
 def story(folder: Path) -> Any:
     """Return the content of a run's folder without durations."""
     results = load(folder)
     trials = [(t.trial, dict(t.config), t.status, t.reason, t.replicate_of) for t in results.trials]
-    return trials, sorted((r.trial, r.step, r.examples_seen) for r in results.rungs), set(results.points), results.means
+    return (
+        trials,
+        sorted((r.trial, r.step, r.examples_seen) for r in results.rungs),
+        set(results.points),
+        results.means,
+    )
 
 
 # What is decided.
@@ -99,7 +108,9 @@ def decide(trials: int, runs: int = 3, **options: Any) -> Scheduler:
     return scheduler
 
 
-def play_points(scheduler: Scheduler, scores: dict[int, list[list[tuple[float, float]]]]) -> list[int]:
+def play_points(
+    scheduler: Scheduler, scores: dict[int, list[list[tuple[float, float]]]]
+) -> list[int]:
     """Trials of a single rung whose points, by original, are those of its runs in turn. What was run again, in order."""
     again = []
     while (course := scheduler.ask()) is not None:
@@ -114,7 +125,10 @@ def play_points(scheduler: Scheduler, scores: dict[int, list[list[tuple[float, f
 def test_means_and_spreads_match_numpy() -> None:
     draws = np.random.default_rng(0).uniform(0.5, 0.9, size=(3, 2, 2))  # run, point, P and S
     scheduler = decide(9, num_trials=1)
-    assert play_points(scheduler, {0: [[(p, s) for p, s in run] for run in draws.tolist()]}) == [0, 0]
+    assert play_points(scheduler, {0: [[(p, s) for p, s in run] for run in draws.tolist()]}) == [
+        0,
+        0,
+    ]
     ((seen, means),) = scheduler.replicates.means(0).items()
     assert (seen, list(means)) == (10, [0, 1])
     for index, each in means.items():
@@ -124,9 +138,18 @@ def test_means_and_spreads_match_numpy() -> None:
 
 
 def test_front_is_replicated_by_fewest_runs_then_largest_area() -> None:
-    same = {0: (0.7, 0.40), 1: (0.8, 0.35), 2: (0.75, 0.3), 3: (0.9, 0.2), 4: (0.6, 0.3), 5: (0.65, 0.41)}
+    same = {
+        0: (0.7, 0.40),
+        1: (0.8, 0.35),
+        2: (0.75, 0.3),
+        3: (0.9, 0.2),
+        4: (0.6, 0.3),
+        5: (0.65, 0.41),
+    }
     scores = {number: [[pair]] * 3 for number, pair in same.items()}
-    assert play_points(decide(99), scores) == [1, 0, 5, 3, 1, 0, 5, 3], "the front, until each has had three runs"
+    assert play_points(decide(99), scores) == [1, 0, 5, 3, 1, 0, 5, 3], (
+        "the front, until each has had three runs"
+    )
     assert play_points(decide(5), scores) == [1, 0, 5, 3, 1], "or the budget is spent"
     assert play_points(decide(99, runs=2), scores) == [1, 0, 5, 3]
     assert play_points(decide(0), scores) == []
@@ -144,7 +167,9 @@ def test_points_enter_the_front_when_a_mean_leaves_it() -> None:
 def test_points_within_a_standard_error_of_the_front_are_replicated() -> None:
     noisy = [[(0.81, 0.4)], [(0.79, 0.4)], [(0.80, 0.4)]]  # a standard deviation of 0.01 in P
     scores = {0: noisy, 1: [[(0.791, 0.4)]] * 3, 2: [[(0.70, 0.4)]] * 3}
-    assert play_points(decide(9, num_trials=3), scores) == [0, 0, 1], "its error falls with its runs"
+    assert play_points(decide(9, num_trials=3), scores) == [0, 0, 1], (
+        "its error falls with its runs"
+    )
     exact = {**scores, 0: [[(0.80, 0.4)]] * 3}
     assert play_points(decide(9, num_trials=3), exact) == [0, 0]
 
@@ -193,7 +218,9 @@ def test_replicates_wait_for_trials_and_running_replicates_count() -> None:
     assert scheduler.ask() is None, "nobody is at rest"
     scheduler.end(0, "completed")
     flying = [scheduler.ask() for _ in range(3)]
-    assert [course and course.replicate_of for course in flying] == [0, 0, None], "a third run would be its fourth"
+    assert [course and course.replicate_of for course in flying] == [0, 0, None], (
+        "a third run would be its fourth"
+    )
     assert [course and course.run for course in flying] == [1, 2, None]
 
 
@@ -224,7 +251,9 @@ def test_replicates_follow_the_search_and_do_not_change_it(policy: str) -> None:
     events = Player(scheduler, 1).play().events
     assert events[: len(plain)] == plain
     assigned = [number for kind, number, _ in events[len(plain) :] if kind == "ask"]
-    assert assigned == list(range(num_trials, num_trials + len(assigned))), "none is revived by a replicate"
+    assert assigned == list(range(num_trials, num_trials + len(assigned))), (
+        "none is revived by a replicate"
+    )
     assert 0 < len(assigned) <= 5
 
 
@@ -253,7 +282,10 @@ def test_ledger_has_replicates_with_means_and_spreads(tmp_path: Path) -> None:
         assert steps[0] == steps[1], "at equal budgets"
         assert results.trials[number].status == ("completed" if len(steps[0]) == 4 else "stopped")
         if len(steps[0]) < 4:
-            assert results.trials[number].reason == f"reached the last rung of trial {original}, which it repeats"
+            assert (
+                results.trials[number].reason
+                == f"reached the last rung of trial {original}, which it repeats"
+            )
     assert not {"replicate_of", "run"} & set(told[0].to_json())
     assert {mean.trial for mean in results.means} == {original for _, original in replicates}
     for mean in results.means:
@@ -261,7 +293,8 @@ def test_ledger_has_replicates_with_means_and_spreads(tmp_path: Path) -> None:
         polarities = [
             (point["polarity"], point["similarity"])
             for point in results.points
-            if point.trial in runs and (point.step, *point.key) == (mean.step, mean.kind, mean.value)
+            if point.trial in runs
+            and (point.step, *point.key) == (mean.step, mean.kind, mean.value)
         ]
         assert len(polarities) == len(runs) == mean.runs
         assert (mean["polarity"], mean["similarity"]) == pytest.approx(np.mean(polarities, axis=0))
@@ -273,7 +306,10 @@ def test_ledger_has_replicates_with_means_and_spreads(tmp_path: Path) -> None:
     assert re.search(rf"{len(replicates)} of at most 9 replicates", line_of(sweep))
     sweep.display.seconds_between_lines = 0.0
     sweep.show()
-    assert f"search: 12 of 12 trials begun, {len(replicates)} of at most 9 replicates" in out.getvalue()
+    assert (
+        f"search: 12 of 12 trials begun, {len(replicates)} of at most 9 replicates"
+        in out.getvalue()
+    )
 
 
 def test_a_run_that_reaches_another_rung_is_averaged_where_it_went(tmp_path: Path) -> None:
@@ -296,7 +332,9 @@ def test_a_run_that_reaches_another_rung_is_averaged_where_it_went(tmp_path: Pat
     sweep.release(1)
     sweep.finish("completed", "")
     assert {mean.step for mean in load(tmp_path).means} == {1}
-    assert set(sweep.scheduler.proposer.known_trial(0).fronts) == {2048 * step for step in range(1, reached + 1)}
+    assert set(sweep.scheduler.proposer.known_trial(0).fronts) == {
+        2048 * step for step in range(1, reached + 1)
+    }
 
 
 def test_ledger_is_unchanged_without_replicates(tmp_path: Path) -> None:
@@ -308,14 +346,23 @@ def test_ledger_is_unchanged_without_replicates(tmp_path: Path) -> None:
     play(with_some)
     trials, rungs, points, _ = story(tmp_path / "some")
     first = [trial for trial in trials if trial[4] is None]
-    assert (first, [r for r in rungs if r[0] < 12], {p for p in points if p.trial < 12}, ()) == story(tmp_path / "none")
+    assert (
+        first,
+        [r for r in rungs if r[0] < 12],
+        {p for p in points if p.trial < 12},
+        (),
+    ) == story(tmp_path / "none")
 
 
 def test_stable_front_leaves_replicates_unused(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path, **{**OVERRIDES, "replicates__trials": "500"})
     replicates = play(sweep, scale=0.0)
     front = {(point["polarity"], point["similarity"]) for point in sweep.front}
-    on_front = [number for number, trial in sweep.scheduler.trials.items() if number < 12 and front & set(trial.front)]
+    on_front = [
+        number
+        for number, trial in sweep.scheduler.trials.items()
+        if number < 12 and front & set(trial.front)
+    ]
     assert sorted(original for _, original in replicates) == sorted([*on_front, *on_front])
     assert load(tmp_path).status == "completed"
 
@@ -354,7 +401,9 @@ def test_failed_replicate_is_excluded_from_the_mean(tmp_path: Path) -> None:
     for number, original in replicates:
         runs[original] = runs.get(original, 1) + (number not in (12, 14))
     for original, count in runs.items():
-        assert {mean.runs for mean in results.means if mean.trial == original} == ({count} if count > 1 else set())
+        assert {mean.runs for mean in results.means if mean.trial == original} == (
+            {count} if count > 1 else set()
+        )
 
 
 def fronts_known_to_the_sampler(scheduler: Scheduler) -> dict[int, dict[int, tuple[Pair, ...]]]:
@@ -380,7 +429,10 @@ def test_sweep_killed_after_any_event_ends_the_same(tmp_path: Path, adopt: bool)
         again, _ = assemble(*settings(tmp_path, **overrides), Ledger(folder))
         again.replay(list(read_events(folder / "ledger.jsonl")), adopt=adopt)
         play(again, failing=(5,))
-        assert story(folder) == story(tmp_path / "whole"), (cut_after, kinds[cut_after - 1]["event"])
+        assert story(folder) == story(tmp_path / "whole"), (
+            cut_after,
+            kinds[cut_after - 1]["event"],
+        )
         known, expected = (fronts_known_to_the_sampler(sweep.scheduler) for sweep in (again, whole))
         assert known == expected
 
@@ -399,7 +451,9 @@ def test_replicates_can_be_raised_on_resume(tmp_path: Path) -> None:
 
 def test_sampler_knows_the_means_of_replicated_trials(tmp_path: Path) -> None:
     play(make(tmp_path, **OVERRIDES)[0])
-    again, _ = assemble(*settings(tmp_path, **{**OVERRIDES, "budget__trials": "15"}), Ledger(tmp_path))
+    again, _ = assemble(
+        *settings(tmp_path, **{**OVERRIDES, "budget__trials": "15"}), Ledger(tmp_path)
+    )
     again.replay(list(read_events(tmp_path / "ledger.jsonl")))
     (view,) = again.scheduler.proposer.views
     told = {trial.number: trial for trial in view.study.get_trials(deepcopy=False)}
@@ -419,7 +473,10 @@ def test_budget_interrupts_replicates(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path, **OVERRIDES)
     while (assigned := sweep.assign()) is not None:
         number, config = assigned
-        if sweep.scheduler.trials[number].replicate_of is not None and sweep.progress.num_rungs[number] > 1:
+        if (
+            sweep.scheduler.trials[number].replicate_of is not None
+            and sweep.progress.num_rungs[number] > 1
+        ):
             break
         for step in range(sweep.progress.steps_done(number) + 1, 5):
             (tmp_path / "points" / point_name(number, step)).mkdir()
@@ -445,10 +502,14 @@ def test_study_file_has_originals_of_replicates(tmp_path: Path) -> None:
 
     replicates = play(make(tmp_path, **OVERRIDES)[0])
     backend = optuna.storages.journal.JournalFileBackend(str(tmp_path / "study.journal"))
-    trials = optuna.load_study(study_name="s", storage=optuna.storages.JournalStorage(backend)).trials
+    trials = optuna.load_study(
+        study_name="s", storage=optuna.storages.JournalStorage(backend)
+    ).trials
     marked = [(trial.number, trial.user_attrs.get("replicate_of")) for trial in trials]
     assert [pair for pair in marked if pair[1] is not None] == replicates
-    assert [trial.user_attrs["status"] for trial in trials] == [trial.status for trial in load(tmp_path).trials]
+    assert [trial.user_attrs["status"] for trial in trials] == [
+        trial.status for trial in load(tmp_path).trials
+    ]
     for number, original in replicates:
         assert trials[number].params == trials[original].params
 
@@ -461,7 +522,10 @@ def test_tables_and_warm_starts_use_means_once_per_configuration(tmp_path: Path)
     averages = {(p.trial, p.step, p.kind, p.value): p for p in averaged(results)}
     assert set(means) <= set(averages) and {key[0] for key in averages} == set(range(12))
     for key, mean in means.items():
-        assert (averages[key]["polarity"], averages[key]["similarity"]) == (mean["polarity"], mean["similarity"])
+        assert (averages[key]["polarity"], averages[key]["similarity"]) == (
+            mean["polarity"],
+            mean["similarity"],
+        )
         assert averages[key]["retention"] == pytest.approx(mean["similarity"] / REFERENCE[1])
     frame = recording_files.to_frame(results)
     assert set(frame["trial"]) == set(range(12))
@@ -471,9 +535,24 @@ def test_tables_and_warm_starts_use_means_once_per_configuration(tmp_path: Path)
         assert (frame[name].dtype == "Int64") == (types == {int}), name
     mean = results.means[0]
     row = frame[(frame["trial"] == mean.trial) & (frame["examples_seen"] == 2048 * mean.step)]
-    assert row[row["kind"] == mean.kind]["polarity"].item() == pytest.approx(mean["polarity"], abs=1e-6)
-    reference = {"trial": None, "step": None, "kind": "reference", "value": None, "split": "dev", "width": 1}
-    scores = {"polarity": 0.6, "polarity_std": 0.1, "similarity": 0.47, "similarity_std": 0.1, "retention": 1.0}
+    assert row[row["kind"] == mean.kind]["polarity"].item() == pytest.approx(
+        mean["polarity"], abs=1e-6
+    )
+    reference = {
+        "trial": None,
+        "step": None,
+        "kind": "reference",
+        "value": None,
+        "split": "dev",
+        "width": 1,
+    }
+    scores = {
+        "polarity": 0.6,
+        "polarity_std": 0.1,
+        "similarity": 0.47,
+        "similarity_std": 0.1,
+        "retention": 1.0,
+    }
     ledger = Ledger(tmp_path)
     ledger.append(PointsScored.from_json({"points": [{**reference, **scores}]}))
     ledger.close()
@@ -498,7 +577,9 @@ def test_each_run_has_its_own_seed() -> None:
         ({"replicates": "3"}, r"replicates is 3; allowed: a mapping of trials, runs"),
     ],
 )
-def test_invalid_replicates_are_rejected(tmp_path: Path, override: dict[str, str], problem: str) -> None:
+def test_invalid_replicates_are_rejected(
+    tmp_path: Path, override: dict[str, str], problem: str
+) -> None:
     with pytest.raises(InputError, match=problem):
         read(tmp_path, MINIMAL, **override)
 
@@ -513,7 +594,9 @@ def test_replicates_may_change_on_resume(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path)
     ledger.append(PointsScored(points=()))
     ledger.close()
-    after, resumed = load_resumed(tmp_path, None, [("replicates.trials", "7"), ("replicates.runs", "4")])
+    after, resumed = load_resumed(
+        tmp_path, None, [("replicates.trials", "7"), ("replicates.runs", "4")]
+    )
     assert (after.config.replicates.trials, after.config.replicates.runs) == (7, 4)
     resumed.ledger.close()
     with pytest.raises(InputError, match="^--guards: the name polarity is reserved"):

@@ -74,7 +74,9 @@ class Driver:
 
 
 def steered(folder: Path) -> list[SweepSteered]:
-    return [event for event in read_events(folder / "ledger.jsonl") if isinstance(event, SweepSteered)]
+    return [
+        event for event in read_events(folder / "ledger.jsonl") if isinstance(event, SweepSteered)
+    ]
 
 
 def test_pause_starts_no_trial_and_running_trials_finish_their_rung(tmp_path: Path) -> None:
@@ -90,7 +92,9 @@ def test_pause_starts_no_trial_and_running_trials_finish_their_rung(tmp_path: Pa
     assert (trial.status, trial.reason) == ("interrupted", "the sweep is paused")
     assert load(tmp_path).is_paused
     assert driver.sweep.assign() is None
-    assert driver.sweep.status().text.startswith("search: paused, 1 of 12 trials begun, 0 running, 1 paused")
+    assert driver.sweep.status().text.startswith(
+        "search: paused, 1 of 12 trials begun, 0 running, 1 paused"
+    )
     assert driver.done("resume") == "sweep resumed"
     assert not load(tmp_path).is_paused
     assert driver.done("resume") == "sweep was not paused"
@@ -126,7 +130,9 @@ def test_waiting_trial_starts_no_rung_during_a_pause(tmp_path: Path) -> None:
     assert load(tmp_path).trials[0].status == "interrupted"
 
 
-def test_pause_does_not_count_toward_budget_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pause_does_not_count_toward_budget_minutes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     driver = Driver.begin(tmp_path, budget__minutes="10")
@@ -202,19 +208,33 @@ def test_running_trial_stops_at_its_next_report(tmp_path: Path) -> None:
         driver.rung(done, step)
     driver.sweep.release(done)
     for number in (running, between, lost):
-        assert driver.done("stop-trial", trial=number) == f"trial {number} will stop at its next report"
+        assert (
+            driver.done("stop-trial", trial=number)
+            == f"trial {number} will stop at its next report"
+        )
     assert driver.sweep.record_progress(running, WITHIN)
     driver.sweep.release(running)
     assert driver.rung(between, 1)
     driver.sweep.release(between)
     driver.sweep.lose(lost, Loss(Blame.PROCESS, "it died"))
     results = load(tmp_path)
-    assert [trial.status for trial in results.trials] == ["stopped", "stopped", "stopped", "completed"]
+    assert [trial.status for trial in results.trials] == [
+        "stopped",
+        "stopped",
+        "stopped",
+        "completed",
+    ]
     assert {trial.reason for trial in results.trials[:3]} == {"requested with raysweep control"}
-    assert [rung.trial for rung in results.rungs] == [running, *[done] * 4, between], "recorded rungs are kept"
+    assert [rung.trial for rung in results.rungs] == [running, *[done] * 4, between], (
+        "recorded rungs are kept"
+    )
     for number, status in ((done, "completed"), (running, "stopped")):
-        assert f"trial {number} has already ended ({status})" in driver.rejected("stop-trial", trial=number)
-    assert "--stop-trial is 9, an unknown trial; allowed: 0 to 3" in driver.rejected("stop-trial", trial=9)
+        assert f"trial {number} has already ended ({status})" in driver.rejected(
+            "stop-trial", trial=number
+        )
+    assert "--stop-trial is 9, an unknown trial; allowed: 0 to 3" in driver.rejected(
+        "stop-trial", trial=9
+    )
 
 
 def test_paused_and_interrupted_trials_stop_at_once(tmp_path: Path) -> None:
@@ -234,7 +254,11 @@ def test_paused_and_interrupted_trials_stop_at_once(tmp_path: Path) -> None:
     again = Driver.resumed(tmp_path, **overrides)
     again.done("resume")
     assert again.next() == 2
-    assert [trial.status for trial in again.sweep.scheduler.trials.values()] == ["stopped", "stopped", "running"]
+    assert [trial.status for trial in again.sweep.scheduler.trials.values()] == [
+        "stopped",
+        "stopped",
+        "running",
+    ]
 
 
 def test_logged_stop_request_is_executed_on_resume(tmp_path: Path) -> None:
@@ -261,7 +285,11 @@ def test_requested_configurations_run_next_also_after_resume(tmp_path: Path) -> 
     assert wanted[1].items() <= proposed[0].items()
     driver.sweep.ledger.close()
     stored = list(read_events(tmp_path / "ledger.jsonl"))
-    last = next(i for i, event in enumerate(stored) if isinstance(event, SweepSteered) and event.config == wanted[1])
+    last = next(
+        i
+        for i, event in enumerate(stored)
+        if isinstance(event, SweepSteered) and event.config == wanted[1]
+    )
     for name, adopt in (("same", False), ("adopted", True)):
         folder = tmp_path / name
         (folder / "points").mkdir(parents=True)
@@ -281,7 +309,9 @@ def test_invalid_configurations_are_rejected_with_the_reason(tmp_path: Path) -> 
         "try", config={"loss": "triplet", "margin": 7}
     )
     assert "--try is empty" in driver.rejected("try", config={})
-    assert "--try: los: unknown key (did you mean loss?); allowed: " in driver.rejected("try", config={"los": 2})
+    assert "--try: los: unknown key (did you mean loss?); allowed: " in driver.rejected(
+        "try", config={"los": 2}
+    )
     with_escape_code = driver.rejected("try", config={"l\x1b[2J": 1})
     assert "unknown key" in with_escape_code and "\x1b" not in with_escape_code
     whole = {**values, "learning_rate": 1e-4}
@@ -295,7 +325,10 @@ def test_invalid_configurations_are_rejected_with_the_reason(tmp_path: Path) -> 
 
 
 def test_tried_grid_combination_is_rejected(tmp_path: Path) -> None:
-    choices = {"loss": "{choices: [softmax, cosine_similarity]}", "learning_rate": "{choices: [1e-5, 1e-4]}"}
+    choices = {
+        "loss": "{choices: [softmax, cosine_similarity]}",
+        "learning_rate": "{choices: [1e-5, 1e-4]}",
+    }
     single = {"freezing": "none", "batch_size": "32", "warmup_fraction": "0.1"}
     space = {f"space__{name}": value for name, value in {**choices, **single}.items()}
     driver = Driver.begin(tmp_path, sampler="grid", **space)
@@ -305,7 +338,9 @@ def test_tried_grid_combination_is_rejected(tmp_path: Path) -> None:
     assert "no untried combination" in driver.rejected("try", config={"loss": "softmax"})
 
 
-def test_first_configurations_start_first_also_after_resume_with_a_larger_space(tmp_path: Path) -> None:
+def test_first_configurations_start_first_also_after_resume_with_a_larger_space(
+    tmp_path: Path,
+) -> None:
     first = "[{loss: triplet, margin: 0.1}, {loss: softmax}, {loss: contrastive}]"
     driver = Driver.begin(tmp_path, first=first)
     for _ in range(2):
@@ -314,7 +349,10 @@ def test_first_configurations_start_first_also_after_resume_with_a_larger_space(
     driver.sweep.ledger.close()
     for adopt in (False, True):
         again = Driver.resumed(tmp_path, first=first, adopt=adopt)
-        assert [trial.origin for trial in again.sweep.scheduler.trials.values()] == ["first[0]", "first[1]"]
+        assert [trial.origin for trial in again.sweep.scheduler.trials.values()] == [
+            "first[0]",
+            "first[1]",
+        ]
         trial = again.sweep.scheduler.propose()
         assert (trial.origin, trial.values["loss"]) == ("first[2]", "contrastive")
         assert again.sweep.scheduler.propose().origin is None
@@ -404,12 +442,17 @@ def test_sweep_survives_a_storage_failure_while_answering(tmp_path: Path) -> Non
         (b'{"action": "try", "config": {"loss": ["a"]}}', "config"),
         (b'{"action": "try", "config": {"loss": {"a": 1}}}', "config"),
         (b'{"action": "try", "config": {"margin": NaN}}', "is not a valid request: "),
-        (b'{"action": "try", "config": {"margin": 1' + b"0" * 5000 + b"}}", "is not a valid request: "),
+        (
+            b'{"action": "try", "config": {"margin": 1' + b"0" * 5000 + b"}}",
+            "is not a valid request: ",
+        ),
         (b"!!python/object/apply:os.system ['true']", "is not a valid request: "),
         (b'{"action": "\x1b[2Jboo"}', "is not a valid request: "),
     ],
 )
-def test_invalid_request_is_rejected_and_set_aside(tmp_path: Path, content: bytes, problem: str) -> None:
+def test_invalid_request_is_rejected_and_set_aside(
+    tmp_path: Path, content: bytes, problem: str
+) -> None:
     driver = Driver.begin(tmp_path)
     identity = f"{1:020d}-00000000"
     folder = tmp_path / FOLDER
@@ -441,4 +484,9 @@ def test_only_plain_files_are_requests(tmp_path: Path) -> None:
     driver.handler.serve()
     assert driver.queue.pending() == []
     assert not driver.sweep.steering.is_paused
-    assert {path.name for path in folder.iterdir()} == {link.name, pipe.name, subfolder.name, "other.txt"}
+    assert {path.name for path in folder.iterdir()} == {
+        link.name,
+        pipe.name,
+        subfolder.name,
+        "other.txt",
+    }

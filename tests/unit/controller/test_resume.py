@@ -68,7 +68,9 @@ def test_larger_space_and_other_ranges_are_accepted(before: Parameter, after: Pa
         (LOSSES, Choices({"a": {}}), "name=a.margin is missing; name lacks b"),
     ],
 )
-def test_missing_part_of_the_space_is_named(before: Parameter, after: Parameter | None, missing: str) -> None:
+def test_missing_part_of_the_space_is_named(
+    before: Parameter, after: Parameter | None, missing: str
+) -> None:
     parameters = {} if after is None else {"name": after}
     with pytest.raises(InputError, match=f"space.*: {missing}$"):
         check_space(Space({"name": before}), Space(parameters), "run")
@@ -87,12 +89,17 @@ def make_run(folder: Path, *configs: str) -> None:
 def test_changed_settings_file_is_rejected(tmp_path: Path) -> None:
     make_run(tmp_path, "seed: 0", "seed: 1")
     path = tmp_path / "config.yaml"
-    for content in ("seed: 1", "seed: 0"):  # a crash between a session's first event and its file leaves the one before
+    for content in (
+        "seed: 1",
+        "seed: 0",
+    ):  # a crash between a session's first event and its file leaves the one before
         path.write_text(content)
         Resumed(tmp_path).ledger.close()
     for content in ("seed: 2", "seed: 1\n", ""):
         path.write_text(content)
-        with pytest.raises(InputError, match=r"config.yaml: differs from the settings that the run was started"):
+        with pytest.raises(
+            InputError, match=r"config.yaml: differs from the settings that the run was started"
+        ):
             Resumed(tmp_path)
 
 
@@ -101,7 +108,9 @@ def searched_run(tmp_path: Path) -> Path:
     """A run whose trial 0 was evaluated at rungs 1 to 3."""
     scores = [(0.7, 0.46), (0.75, 0.45), (0.8, 0.44)]
     write_ledger(
-        tmp_path, [StoredTrial(random_trials(1)[0].config, "paused", "", scores)], StoredSweep(settings=b"seed: 0")
+        tmp_path,
+        [StoredTrial(random_trials(1)[0].config, "paused", "", scores)],
+        StoredSweep(settings=b"seed: 0"),
     )
     (tmp_path / "prepared.json").touch()
     return tmp_path
@@ -110,11 +119,17 @@ def searched_run(tmp_path: Path) -> Path:
 def keep_rungs(run: Path, num_rungs: int) -> None:
     """Remove trial 0's rungs after ``num_rungs`` and all later lines from the ledger."""
     lines = read_lines(run)
-    end = next(index for index, line in enumerate(lines) if line["event"] == "rung" and line["step"] > num_rungs)
+    end = next(
+        index
+        for index, line in enumerate(lines)
+        if line["event"] == "rung" and line["step"] > num_rungs
+    )
     write_lines(run, lines[:end])
 
 
-@pytest.mark.parametrize("folder", ["checkpoints/trial-0000/000006144", "points/trial-0000-step-003"])
+@pytest.mark.parametrize(
+    "folder", ["checkpoints/trial-0000/000006144", "points/trial-0000-step-003"]
+)
 def test_ledger_may_be_one_rung_behind_a_stored_rung(searched_run: Path, folder: str) -> None:
     stored = searched_run / folder
     stored.mkdir(parents=True)
@@ -126,7 +141,9 @@ def test_ledger_may_be_one_rung_behind_a_stored_rung(searched_run: Path, folder:
         if num_rungs == 2:
             Resumed(searched_run).ledger.close()
             continue
-        with pytest.raises(InputError, match=rf"ledger.jsonl: trial 0 .*rung 1,.*{folder[:22]}.*rung 3;.*restore"):
+        with pytest.raises(
+            InputError, match=rf"ledger.jsonl: trial 0 .*rung 1,.*{folder[:22]}.*rung 3;.*restore"
+        ):
             Resumed(searched_run)
         assert ledger.read_bytes() == content
     shutil.rmtree(stored)
@@ -141,8 +158,12 @@ def test_checkpoint_within_the_next_rung_is_accepted(searched_run: Path) -> None
     Resumed(searched_run).ledger.close()
 
 
-@pytest.mark.parametrize("folder", ["checkpoints/trial-0001/000000100", "points/trial-0001-step-001"])
-def test_ledger_without_the_trial_of_a_stored_rung_is_rejected(searched_run: Path, folder: str) -> None:
+@pytest.mark.parametrize(
+    "folder", ["checkpoints/trial-0001/000000100", "points/trial-0001-step-001"]
+)
+def test_ledger_without_the_trial_of_a_stored_rung_is_rejected(
+    searched_run: Path, folder: str
+) -> None:
     (searched_run / folder).mkdir(parents=True)
     (searched_run / folder / "values.json").touch()
     with pytest.raises(InputError, match=rf"ledger.jsonl: trial 1 is missing,.*{folder[:22]}"):
@@ -182,7 +203,14 @@ def test_run_is_read_again_after_waiting_for_its_lease(server: S3Server, tmp_pat
 def prepared_in(artifacts: Path, data: str = "sentences-1") -> Prepared:
     sentences, encoded = Artifact(str(artifacts), data), Artifact(str(artifacts), "encoded-1")
     return Prepared(
-        {}, "", sentences, Sides.same(encoded), Sides.same(encoded), {}, reference={}, reference_identity=""
+        {},
+        "",
+        sentences,
+        Sides.same(encoded),
+        Sides.same(encoded),
+        {},
+        reference={},
+        reference_identity="",
     )
 
 
@@ -199,14 +227,17 @@ def test_moved_run_uses_artifacts_next_to_it(tmp_path: Path) -> None:
     assert loaded.config.storage.artifacts_location == str(moved / "artifacts")
     resumed.check_data(resumed.prepared, prepared_in(moved / "artifacts"))
     with pytest.raises(
-        InputError, match=r"the data \(data.train, data.dev or data.test\) have changed since this sweep ran"
+        InputError,
+        match=r"the data \(data.train, data.dev or data.test\) have changed since this sweep ran",
     ):
         resumed.check_data(resumed.prepared, prepared_in(moved / "artifacts", data="sentences-2"))
     (tmp_path / "latest").symlink_to(moved / "one")
     loaded, resumed = load_resumed(tmp_path / "latest")
     resumed.ledger.close()
     assert loaded.config.storage.artifacts_location == str(moved / "artifacts")
-    loaded, resumed = load_resumed(moved / "one", None, [("storage.artifacts", str(tmp_path / "elsewhere"))])
+    loaded, resumed = load_resumed(
+        moved / "one", None, [("storage.artifacts", str(tmp_path / "elsewhere"))]
+    )
     resumed.ledger.close()
     assert loaded.config.storage.artifacts_location == str(tmp_path / "elsewhere")
 
@@ -253,7 +284,9 @@ def test_the_kind_of_data_is_kept_if_the_file_leaves_it_to_the_columns(tmp_path:
     file.write_text(unknown)
     loaded, resumed = load_resumed(tmp_path, file, [("storage.runs", str(tmp_path.parent))])
     resumed.ledger.close()
-    assert loaded.config.data.kind == "retrieval" and loaded.config.objective.goals == RELATION_GOALS
+    assert (
+        loaded.config.data.kind == "retrieval" and loaded.config.objective.goals == RELATION_GOALS
+    )
 
 
 def test_rejected_change_releases_the_run(tmp_path: Path) -> None:
@@ -266,15 +299,23 @@ def test_rejected_change_releases_the_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("key", "value", "default"),
-    [("matryoshka", "'192'", "null"), ("optimizer", "sgd", "adamw"), ("weight_decay", "0.1", "0.01")],
+    [
+        ("matryoshka", "'192'", "null"),
+        ("optimizer", "sgd", "adamw"),
+        ("weight_decay", "0.1", "0.01"),
+    ],
 )
 def test_new_parameter_includes_the_default_of_earlier_trials(
     key: str, value: str, default: str, tmp_path: Path
 ) -> None:
     make_run(tmp_path, MINIMAL)
-    with pytest.raises(InputError, match=f"the new space must contain the old one, with its defaults: {key} is"):
+    with pytest.raises(
+        InputError, match=f"the new space must contain the old one, with its defaults: {key} is"
+    ):
         load_resumed(tmp_path, None, [(f"space.{key}", value)])
-    _, resumed = load_resumed(tmp_path, None, [(f"space.{key}", f"{{choices: [{value}, {default}]}}")])
+    _, resumed = load_resumed(
+        tmp_path, None, [(f"space.{key}", f"{{choices: [{value}, {default}]}}")]
+    )
     resumed.ledger.close()
 
 
@@ -290,9 +331,13 @@ def test_run_with_symbolic_links_is_rejected(tmp_path: Path, name: str) -> None:
         Resumed(run)
 
 
-def test_sampler_import_path_of_the_run_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sampler_import_path_of_the_run_is_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     canary = tmp_path / "canary"
-    (tmp_path / "hostile.py").write_text(f"open({str(canary)!r}, 'w')\nfrom optuna.samplers import RandomSampler\n")
+    (tmp_path / "hostile.py").write_text(
+        f"open({str(canary)!r}, 'w')\nfrom optuna.samplers import RandomSampler\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     run = tmp_path / "run"
     run.mkdir()
@@ -330,7 +375,9 @@ def test_only_the_last_session_determines_a_final_failure(tmp_path: Path) -> Non
         (PointsScored(points=()), None),
         (SessionFinished(status="failed", reason="the bucket is missing", seconds=1.0), None),
         (
-            SessionFinished(status="failed", reason="3 of 3 trials failed", seconds=1.0, is_final=True),
+            SessionFinished(
+                status="failed", reason="3 of 3 trials failed", seconds=1.0, is_final=True
+            ),
             "3 of 3 trials failed",
         ),
         (start_session(tmp_path), None),

@@ -38,7 +38,9 @@ def training(step: int = 1, num_rungs: int = 4, **values: Any) -> RunningRung:
     return RunningRung(0, step, num_rungs, 4096, Activity.TRAINING, **values)
 
 
-def simulate(seconds: float, trials_by_worker: Sequence[Sequence[int]], num_rungs: int) -> SweepStatus:
+def simulate(
+    seconds: float, trials_by_worker: Sequence[Sequence[int]], num_rungs: int
+) -> SweepStatus:
     """Return the status of a sweep whose workers run trials of these numbers of rungs, each of RUNG_SECONDS."""
     running, finished, num_begun, num_done = [], [], 0, 0
     for trials in trials_by_worker:
@@ -54,12 +56,16 @@ def simulate(seconds: float, trials_by_worker: Sequence[Sequence[int]], num_rung
             else:
                 rung_began = began + done * RUNG_SECONDS
                 previous = RUNG_SECONDS if done else None
-                rung = training(done + 1, num_rungs, seconds=seconds - rung_began, previous_seconds=previous)
+                rung = training(
+                    done + 1, num_rungs, seconds=seconds - rung_began, previous_seconds=previous
+                )
                 running.append(rung)
             began += length * RUNG_SECONDS
     workload = Workload(RUNG_SECONDS if num_done else None, num_rungs, Counter(finished))
     num_trials = sum(map(len, trials_by_worker))
-    return make_status(running, num_begun=num_begun, num_trials=num_trials, seconds=seconds, workload=workload)
+    return make_status(
+        running, num_begun=num_begun, num_trials=num_trials, seconds=seconds, workload=workload
+    )
 
 
 def test_time_left_is_exact_if_all_trials_complete() -> None:
@@ -75,7 +81,9 @@ def test_time_left_counts_down_once_all_trials_have_begun() -> None:
     for seconds in range(10, 50):
         status = simulate(seconds, [[1, 4], [1, 4]], num_rungs=4)
         assert status.num_begun == 4
-        expected = 20 if seconds < 20 else 50  # the trials' ends, if they are like the earlier two, or complete
+        expected = (
+            20 if seconds < 20 else 50
+        )  # the trials' ends, if they are like the earlier two, or complete
         assert status.seconds_left == pytest.approx(expected - seconds), seconds
 
 
@@ -112,7 +120,10 @@ def test_a_limit_bounds_the_time_left() -> None:
     limited = make_status(status.running, workload=status.workload, limit_seconds_left=20.0)
     assert limited.time_text == "about 0:20 left"
     assert make_status(status.running, limit_seconds_left=20.0).time_text == "at most 0:20 left"
-    assert make_status(status.running, limit_seconds_left=20.0, is_paused=True).time_text == "1:00 so far"
+    assert (
+        make_status(status.running, limit_seconds_left=20.0, is_paused=True).time_text
+        == "1:00 so far"
+    )
 
 
 def test_rungs_that_outlast_a_limit_do_not_exceed_the_whole() -> None:
@@ -123,7 +134,10 @@ def test_rungs_that_outlast_a_limit_do_not_exceed_the_whole() -> None:
 
 def test_time_left_is_a_minimum_while_paused_trials_may_resume() -> None:
     running = [training(4, 4, seconds=4.0, previous_seconds=10.0)]
-    values: dict[str, Any] = {"workload": Workload(RUNG_SECONDS, 4, {2: 1}), "counts": {TrialStatus.PAUSED: 1}}
+    values: dict[str, Any] = {
+        "workload": Workload(RUNG_SECONDS, 4, {2: 1}),
+        "counts": {TrialStatus.PAUSED: 1},
+    }
     assert make_status(running, **values).time_text == "at least 0:06 left"
     assert make_status(running, num_trials=9, **values).time_text.startswith("about")
 
@@ -132,7 +146,9 @@ def test_a_rung_ends_when_its_training_and_the_previous_rung_suggest() -> None:
     progress = RungProgress(1, 1024, 4096, examples_per_second=64.0)
     assert training(progress=progress, progress_age=8.0).seconds_left == pytest.approx(40)
     assert training(seconds=50.0, previous_seconds=60.0).seconds_left == pytest.approx(10)
-    assert training(seconds=50.0, previous_seconds=60.0, progress=progress).seconds_left == pytest.approx(48)
+    assert training(
+        seconds=50.0, previous_seconds=60.0, progress=progress
+    ).seconds_left == pytest.approx(48)
     assert training().seconds_left is None
     overdue = training(seconds=70.0, previous_seconds=60.0)
     assert overdue.seconds_left == 0

@@ -38,7 +38,9 @@ def make_status(num_running: int) -> SweepStatus:
 
 
 def render(status: SweepStatus, width: int, height: int = 50) -> list[str]:
-    console = Console(file=io.StringIO(), record=True, width=width, height=height, force_terminal=True)
+    console = Console(
+        file=io.StringIO(), record=True, width=width, height=height, force_terminal=True
+    )
     console.print(StatusView(status))
     return [line.rstrip() for line in console.export_text().splitlines()]
 
@@ -57,7 +59,13 @@ def test_nothing_is_cut(num_running: int, width: int) -> None:
     text = " ".join(" ".join(lines).split())
     assert "…" not in text
     assert max(map(len, lines)) <= width
-    for part in (status.counts_text, status.front_text, status.cost_text, "23:10 so far", "about 10:00:00 left"):
+    for part in (
+        status.counts_text,
+        status.front_text,
+        status.cost_text,
+        "23:10 so far",
+        "about 10:00:00 left",
+    ):
         assert part in text
     rows = rows_of(lines)
     assert list(rows) == list(range(min(num_running, MAX_ROWS)))
@@ -81,7 +89,9 @@ def test_a_low_terminal_has_fewer_rows() -> None:
 
 def test_bars_show_the_share_of_examples() -> None:
     """Without colors, only the filled part of a bar of 20 characters is drawn, in half characters."""
-    console = Console(file=io.StringIO(), record=True, width=120, force_terminal=True, color_system=None)
+    console = Console(
+        file=io.StringIO(), record=True, width=120, force_terminal=True, color_system=None
+    )
     console.print(StatusView(make_status(3)))
     lines = [line for line in console.export_text().splitlines() if "11/12" in line]
     lengths = [line.count("━") + line.count("╸") / 2 for line in lines]

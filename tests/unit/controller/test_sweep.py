@@ -50,12 +50,19 @@ def test_ledger_has_each_trial_once_with_its_end(tmp_path: Path) -> None:
 def test_only_weights_of_the_front_are_kept(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path)
     play(sweep)
-    front = {point_name(p.trial, p.step) for p in sweep.front if p.trial is not None and p.step is not None}
+    front = {
+        point_name(p.trial, p.step)
+        for p in sweep.front
+        if p.trial is not None and p.step is not None
+    }
     assert {path.name for path in (tmp_path / "points").iterdir()} == front
 
 
 def test_configurations_depend_on_the_seed_only(tmp_path: Path) -> None:
-    runs = [play(make(tmp_path / name, seed=seed)[0]) for name, seed in (("a", "0"), ("b", "0"), ("c", "1"))]
+    runs = [
+        play(make(tmp_path / name, seed=seed)[0])
+        for name, seed in (("a", "0"), ("b", "0"), ("c", "1"))
+    ]
     assert runs[0] == runs[1]
     assert runs[0] != runs[2]
 
@@ -66,7 +73,10 @@ def test_sweep_continues_after_a_failed_trial(tmp_path: Path) -> None:
     sweep.release(number, failure="the loss became nan within rung 1")
     play(sweep)
     results = load(tmp_path)
-    assert (results.trials[0].status, results.trials[0].reason) == ("failed", "the loss became nan within rung 1")
+    assert (results.trials[0].status, results.trials[0].reason) == (
+        "failed",
+        "the loss became nan within rung 1",
+    )
     assert len(results.trials) == 12
     assert "reason=the loss became nan" in out.getvalue()
 
@@ -102,7 +112,11 @@ def test_interrupted_trials_keep_their_rungs(tmp_path: Path) -> None:
     sweep.record_rung(number, rung(config, 1))
     sweep.finish("interrupted", "Ctrl-C or a signal")
     results = load(tmp_path)
-    assert (results.status, results.trials[0].status, len(results.rungs)) == ("interrupted", "interrupted", 1)
+    assert (results.status, results.trials[0].status, len(results.rungs)) == (
+        "interrupted",
+        "interrupted",
+        1,
+    )
 
 
 def test_incomplete_last_line_is_ignored(tmp_path: Path) -> None:
@@ -133,7 +147,9 @@ def test_sweep_stops_on_a_ledger_write_error_and_can_be_resumed(
     sweep, _ = make(tmp_path, **overrides)
     number, config = sweep.assign() or pytest.fail("no trial")
     assert not sweep.record_rung(number, rung(config, 1))
-    (tmp_path / "points" / point_name(number, 7)).mkdir()  # of no rung on the front; the end of a sweep removes it
+    (
+        tmp_path / "points" / point_name(number, 7)
+    ).mkdir()  # of no rung on the front; the end of a sweep removes it
 
     def fail(descriptor: int, content: bytes, offset: int) -> int:
         raise OSError(28, "No space left on device")
@@ -150,7 +166,9 @@ def test_sweep_stops_on_a_ledger_write_error_and_can_be_resumed(
     assert not again.record_rung(number, rung(config, 2))
 
 
-def test_time_budget_interrupts_trials_at_their_next_rung(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_budget_interrupts_trials_at_their_next_rung(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     sweep, _ = make(tmp_path, budget__minutes="0.001", early_stopping__policy="none")
@@ -174,7 +192,9 @@ def test_scoring_on_test_prints_that_it_is_not_in_the_budget(minutes: str, tmp_p
     sweep.ledger.close()
 
 
-def test_time_off_the_clock_does_not_count_toward_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_off_the_clock_does_not_count_toward_the_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """This also holds for a resumed session."""
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
@@ -219,7 +239,9 @@ def test_each_budget_stops_the_sweep_within_one_rung(
             now[0] += 60
             done += 1
             (sweep.run.path / "points" / point_name(number, step)).mkdir()
-            if sweep.record_rung(number, {**rung(config, step), "node": {"type": "big", "cpus": 8, "gpus": 4}}):
+            if sweep.record_rung(
+                number, {**rung(config, step), "node": {"type": "big", "cpus": 8, "gpus": 4}}
+            ):
                 break
         sweep.release(number)
     assert sweep.cause is not None
@@ -227,7 +249,11 @@ def test_each_budget_stops_the_sweep_within_one_rung(
     sweep.finish("budget", sweep.cause.reason)
     assert minutes <= done < minutes + 1
     trials = load(tmp_path).trials
-    assert sum(trial.seconds for trial in trials) == pytest.approx(sweep.costs.total.seconds) == 60 * done
+    assert (
+        sum(trial.seconds for trial in trials)
+        == pytest.approx(sweep.costs.total.seconds)
+        == 60 * done
+    )
     assert sum(trial.money for trial in trials) == pytest.approx(sweep.costs.total.money)
     if "budget__money" in limit:
         assert sweep.costs.total.money == pytest.approx(done / 60 * 2)
@@ -241,7 +267,10 @@ def test_limit_reached_at_the_last_rung_does_not_end_the_sweep_early(
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     sweep, _ = make(
-        tmp_path, budget__trials=str(num_trials), budget__cpu_hours=str(15.9 / 60), early_stopping__policy="none"
+        tmp_path,
+        budget__trials=str(num_trials),
+        budget__cpu_hours=str(15.9 / 60),
+        early_stopping__policy="none",
     )
     while (assigned := sweep.assign()) is not None:
         number, config = assigned
@@ -284,7 +313,9 @@ def _log10(value: float) -> float:
     return math.log10(value)
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (75, "1:15"), (3600, "1:00:00"), (3725.4, "1:02:05")])
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0:00"), (75, "1:15"), (3600, "1:00:00"), (3725.4, "1:02:05")]
+)
 def test_durations(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
@@ -333,7 +364,9 @@ def _store(folder: Path, name: str, num_bytes: int) -> None:
 
 
 @pytest.mark.parametrize("end", ["", "interrupted", "budget"])
-def test_checkpoints_of_running_trials_do_not_count_toward_the_limit(end: str, tmp_path: Path) -> None:
+def test_checkpoints_of_running_trials_do_not_count_toward_the_limit(
+    end: str, tmp_path: Path
+) -> None:
     """Neither do those of trials interrupted by a lost node or the sweep's end, which need them to resume."""
     sweep, out = make(tmp_path, storage__max_gib=str(9000 / 2**30))
     running = [sweep.assign() or pytest.fail("nothing proposed") for _ in range(3)]
@@ -347,14 +380,20 @@ def test_checkpoints_of_running_trials_do_not_count_toward_the_limit(end: str, t
     if end:
         sweep.finish(end, "")
     assert len(sweep.kept_front()) == len(sweep.front) == 3
-    assert all((tmp_path / checkpoint_folder(number) / "tensors").is_file() for number, _ in running)
+    assert all(
+        (tmp_path / checkpoint_folder(number) / "tensors").is_file() for number, _ in running
+    )
     assert "storage.max_gib" not in out.getvalue()
 
 
 @pytest.mark.parametrize("at_end", [False, True])
-def test_paused_trials_end_before_weights_of_the_front_are_removed(at_end: bool, tmp_path: Path) -> None:
+def test_paused_trials_end_before_weights_of_the_front_are_removed(
+    at_end: bool, tmp_path: Path
+) -> None:
     sweep, _ = make(tmp_path, storage__max_gib=str(9000 / 2**30))
-    while not (paused := [trial.trial for trial in load(tmp_path).trials if trial.status == "paused"]):
+    while not (
+        paused := [trial.trial for trial in load(tmp_path).trials if trial.status == "paused"]
+    ):
         number, config = sweep.assign() or pytest.fail("nothing proposed")
         step = 1
         while not sweep.record_rung(number, rung(config, step)):
@@ -385,7 +424,9 @@ def test_resumed_sweep_ends_like_an_uninterrupted_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut_after", [3, 7, 12, 20])
-def test_verdict_survives_an_interruption_before_the_trial_leaves(cut_after: int, tmp_path: Path) -> None:
+def test_verdict_survives_an_interruption_before_the_trial_leaves(
+    cut_after: int, tmp_path: Path
+) -> None:
     """Ctrl-C charges every trial on a worker and logs it as interrupted."""
     whole, _ = make(tmp_path / "whole")
     expected = play(whole)
@@ -416,10 +457,16 @@ def _play_some(sweep: Sweep, num_rungs: int, *, rest: bool = True) -> None:
 
 def _story(results: Any) -> Any:
     trials = [(t.trial, dict(t.config), t.status, t.reason) for t in results.trials]
-    return trials, sorted((r.trial, r.step, r.examples_seen) for r in results.rungs), set(results.points)
+    return (
+        trials,
+        sorted((r.trial, r.step, r.examples_seen) for r in results.rungs),
+        set(results.points),
+    )
 
 
-def play_among(sweep: Sweep, num_workers: int, folder: Path) -> list[tuple[int, int | None, int | None]]:
+def play_among(
+    sweep: Sweep, num_workers: int, folder: Path
+) -> list[tuple[int, int | None, int | None]]:
     """Noisy trials on several workers; how long the ledger was before each rung, and what was to be revived then."""
     noise = np.random.default_rng(7).normal(0, 0.02, (1000, 5, 2))
     turns = np.random.default_rng(len(sweep.scheduler.trials))
@@ -434,7 +481,9 @@ def play_among(sweep: Sweep, num_workers: int, folder: Path) -> list[tuple[int, 
         number = running[int(turns.integers(len(running)))]
         step = sweep.progress.steps_done(number) + 1
         event = rung(sweep.progress.configs[number], step)
-        for name, value in zip(("polarity", "similarity"), noise[number, step].tolist(), strict=True):
+        for name, value in zip(
+            ("polarity", "similarity"), noise[number, step].tolist(), strict=True
+        ):
             event["points"][0][name] += value
         (folder / "points" / point_name(number, step)).mkdir(exist_ok=True)
         if sweep.record_rung(number, event):
@@ -450,7 +499,9 @@ def revivals(sweep: Sweep) -> tuple[int | None, int | None]:
 @pytest.mark.parametrize("policy", ["growth", "pareto", "asha", "median"])
 @pytest.mark.parametrize("num_workers", [1, 8])
 @pytest.mark.ray  # takes long
-def test_replay_restores_the_state_from_any_prefix_of_the_ledger(policy: str, num_workers: int, tmp_path: Path) -> None:
+def test_replay_restores_the_state_from_any_prefix_of_the_ledger(
+    policy: str, num_workers: int, tmp_path: Path
+) -> None:
     """The ledger may end anywhere, and the sweep may have had fewer trials."""
     overrides = {"early_stopping__policy": policy, "sampler": "random", "budget__trials": "36"}
     overrides |= {"space__examples_per_rung": "2048", "early_stopping__first_examples": "2048"}
@@ -460,10 +511,14 @@ def test_replay_restores_the_state_from_any_prefix_of_the_ledger(policy: str, nu
     sweep.ledger.close()
     stored = list(read_events(tmp_path / "ledger.jsonl"))
 
-    def replayed(name: str, length: int, num_trials: str = "36") -> tuple[Sweep, list[tuple[int, str | None]]]:
+    def replayed(
+        name: str, length: int, num_trials: str = "36"
+    ) -> tuple[Sweep, list[tuple[int, str | None]]]:
         folder = tmp_path / name
         folder.mkdir()
-        again, _ = assemble(*settings(tmp_path, **{**overrides, "budget__trials": num_trials}), Ledger(folder))
+        again, _ = assemble(
+            *settings(tmp_path, **{**overrides, "budget__trials": num_trials}), Ledger(folder)
+        )
         anew = verdicts(again)
         again.replay(stored[:length])
         return again, anew
@@ -493,7 +548,9 @@ def test_trials_added_on_resume_equal_those_of_a_longer_sweep(tmp_path: Path) ->
     policy = {"early_stopping__policy": "none"}
     longer = play(make(tmp_path / "longer", budget__trials="20", **policy)[0])
     play(make(tmp_path / "run", **policy)[0])
-    again, _ = assemble(*settings(tmp_path, budget__trials="20", **policy), Ledger(tmp_path / "run"))
+    again, _ = assemble(
+        *settings(tmp_path, budget__trials="20", **policy), Ledger(tmp_path / "run")
+    )
     again.replay(list(read_events(tmp_path / "run" / "ledger.jsonl")))
     assert play(again) == longer
     assert [trial.trial for trial in load(tmp_path / "run").trials] == list(range(20))
@@ -511,23 +568,35 @@ def test_larger_space_keeps_trials_and_proposes_new_values(tmp_path: Path) -> No
 
 
 def test_paused_trial_resumes_at_its_last_rung(tmp_path: Path) -> None:
-    sweep, out = make(tmp_path, space__examples_per_rung="2048", early_stopping__first_examples="2048")
+    sweep, out = make(
+        tmp_path, space__examples_per_rung="2048", early_stopping__first_examples="2048"
+    )
     play(sweep)
     stored = list(read_events(tmp_path / "ledger.jsonl"))
     revivals = [event for event in stored if isinstance(event, TrialResumed)]
     assert revivals
     for number in {event.trial for event in revivals}:
-        paused = next(i for i, event in enumerate(stored) if isinstance(event, TrialPaused) and event.trial == number)
-        revived = next(i for i, event in enumerate(stored) if event in revivals and event.trial == number)
+        paused = next(
+            i
+            for i, event in enumerate(stored)
+            if isinstance(event, TrialPaused) and event.trial == number
+        )
+        revived = next(
+            i for i, event in enumerate(stored) if event in revivals and event.trial == number
+        )
         assert paused < revived
         steps = [r.step for r in load(tmp_path).rungs if r.trial == number]
         assert steps == list(range(1, len(steps) + 1))
     assert "resumed at rung" in out.getvalue()
-    assert sweep.status().text.endswith(" so far"), "once all are begun, nobody foretells how long paused trials go on"
+    assert sweep.status().text.endswith(" so far"), (
+        "once all are begun, nobody foretells how long paused trials go on"
+    )
 
 
 def test_plateau_ends_the_search(tmp_path: Path) -> None:
-    sweep, _ = make(tmp_path, early_stopping__plateau="{trials: 3, growth: 0.5}", budget__trials="99")
+    sweep, _ = make(
+        tmp_path, early_stopping__plateau="{trials: 3, growth: 0.5}", budget__trials="99"
+    )
     configs = play(sweep)
     assert sweep.scheduler.on_plateau
     assert 4 <= len(configs) < 40
@@ -536,7 +605,10 @@ def test_plateau_ends_the_search(tmp_path: Path) -> None:
 def test_search_is_not_done_while_a_trial_may_start_or_resume(tmp_path: Path) -> None:
     """Otherwise, a plateau did not end the search early."""
     sweep, _ = make(
-        tmp_path, budget__trials="2", space__examples_per_rung="2048", early_stopping__first_examples="2048"
+        tmp_path,
+        budget__trials="2",
+        space__examples_per_rung="2048",
+        early_stopping__first_examples="2048",
     )
     scheduler = sweep.scheduler
     for number, polarity in enumerate((0.7, 0.9)):
@@ -559,7 +631,9 @@ def test_constraints_change_the_best_trials(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path, objective__constraints="{polarity: 0.7, retention: 0.9}")
     objective = sweep.scheduler.objective
     assert objective.min_similarity == pytest.approx(0.9 * REFERENCE[1])
-    assert objective.best_value([(0.69, 0.47), (0.9, 0.3)]) < 0 < objective.best_value([(0.71, 0.43)])
+    assert (
+        objective.best_value([(0.69, 0.47), (0.9, 0.3)]) < 0 < objective.best_value([(0.71, 0.43)])
+    )
     assert objective.best_point([(0.69, 0.47), (0.71, 0.43), (0.9, 0.3)]) == (0.71, 0.43)
     assert objective.area([(0.69, 0.47)]) == pytest.approx(-0.01)
 
@@ -610,7 +684,9 @@ def test_status_shows_rungs_in_evaluation(tmp_path: Path, monkeypatch: pytest.Mo
     assert (running.step, running.num_rungs, running.previous_seconds) == (2, 4, 40.0)
 
 
-def test_time_left_counts_down_once_all_trials_have_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_left_counts_down_once_all_trials_have_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     sweep, _ = make(tmp_path, budget__trials="1", early_stopping__policy="none")
@@ -624,7 +700,9 @@ def test_time_left_counts_down_once_all_trials_have_begun(tmp_path: Path, monkey
     assert sweep.status().text.endswith("about 4:20 left")
 
 
-@pytest.mark.parametrize(("limit", "value"), [("cpu_hours", "1"), ("gpu_hours", "0.25"), ("minutes", "30")])
+@pytest.mark.parametrize(
+    ("limit", "value"), [("cpu_hours", "1"), ("gpu_hours", "0.25"), ("minutes", "30")]
+)
 def test_time_left_is_bounded_by_each_limit(
     limit: str, value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -654,8 +732,13 @@ def test_study_file_has_the_state_of_each_trial(tmp_path: Path) -> None:
     assert {trial.status for trial in trials} == {"completed", "stopped"}
     for stored in (study, pairs):
         assert {trial.state.name for trial in stored.trials} == {"COMPLETE"}
-        assert [trial.user_attrs["status"] for trial in stored.trials] == [trial.status for trial in trials]
-    assert pairs.metric_names == ["P", "S"] and [direction.name for direction in pairs.directions] == ["MAXIMIZE"] * 2
+        assert [trial.user_attrs["status"] for trial in stored.trials] == [
+            trial.status for trial in trials
+        ]
+    assert (
+        pairs.metric_names == ["P", "S"]
+        and [direction.name for direction in pairs.directions] == ["MAXIMIZE"] * 2
+    )
     for trial, pair in zip(study.trials, pairs.trials, strict=True):
         points = [point for point in load(tmp_path).points if point.trial == trial.number]
         best = max(points, key=lambda point: point["polarity"] + point["similarity"])
@@ -669,7 +752,10 @@ def load_studies(folder: Path) -> list[optuna.Study]:
     """Return the studies of a run's file: that of the sampler's values, and that of P and S if it is another."""
     backend = optuna.storages.journal.JournalFileBackend(str(folder / "study.journal"))
     storage = optuna.storages.JournalStorage(backend)
-    return [optuna.load_study(study_name=name, storage=storage) for name in optuna.get_all_study_names(storage)]
+    return [
+        optuna.load_study(study_name=name, storage=storage)
+        for name in optuna.get_all_study_names(storage)
+    ]
 
 
 @pytest.mark.parametrize("status", ["budget", "interrupted"])
@@ -677,7 +763,9 @@ def test_paused_and_interrupted_trials_are_complete_in_the_study_once_the_sweep_
     status: str, tmp_path: Path
 ) -> None:
     sweep, _ = make(tmp_path, budget__trials="4", early_stopping__policy="none")
-    configs = dict(sweep.assign() or pytest.fail("no trial") for _ in range(4))  # the last one ends without a rung
+    configs = dict(
+        sweep.assign() or pytest.fail("no trial") for _ in range(4)
+    )  # the last one ends without a rung
     for number, verdict in enumerate((TrialStatus.PAUSED, TrialStatus.INTERRUPTED)):
         sweep.record_rung(number, rung(configs[number], 1))
         sweep.assignments[number].verdict = Verdict(verdict, "for this test")
@@ -687,20 +775,32 @@ def test_paused_and_interrupted_trials_are_complete_in_the_study_once_the_sweep_
     assert [trial.state.name for trial in study.trials] == ["RUNNING", "RUNNING", "FAIL", "RUNNING"]
     sweep.finish(status, "")
     for stored in load_studies(tmp_path):
-        assert [trial.state.name for trial in stored.trials] == ["COMPLETE", "COMPLETE", "FAIL", "PRUNED"]
+        assert [trial.state.name for trial in stored.trials] == [
+            "COMPLETE",
+            "COMPLETE",
+            "FAIL",
+            "PRUNED",
+        ]
         statuses = [trial.user_attrs["status"] for trial in stored.trials]
         assert statuses == ["paused", "interrupted", "failed", "interrupted"]
 
 
-@pytest.mark.parametrize(("aim", "names"), [("front", [["hypervolume"], ["P", "S"]]), ("both", [["P", "S"]])])
-def test_a_sampler_of_both_goals_has_a_single_study(aim: str, names: list[list[str]], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("aim", "names"), [("front", [["hypervolume"], ["P", "S"]]), ("both", [["P", "S"]])]
+)
+def test_a_sampler_of_both_goals_has_a_single_study(
+    aim: str, names: list[list[str]], tmp_path: Path
+) -> None:
     sweep, _ = make(tmp_path, sampler="random", objective__proposals=aim)
     assert [study.metric_names for study in load_studies(tmp_path)] == names
     sweep.ledger.close()
 
 
 def test_study_file_has_constraints_in_optunas_format(tmp_path: Path) -> None:
-    constraints = {"objective__constraints__polarity": "0.74", "objective__constraints__retention": "0.95"}
+    constraints = {
+        "objective__constraints__polarity": "0.74",
+        "objective__constraints__retention": "0.95",
+    }
     sweep, _ = make(tmp_path, early_stopping__policy="none", **constraints)
     play(sweep)
     study, _ = load_studies(tmp_path)
@@ -709,7 +809,10 @@ def test_study_file_has_constraints_in_optunas_format(tmp_path: Path) -> None:
     for trial in study.trials:
         points = [point for point in results.points if point.trial == trial.number]
         # The best point is feasible or has the smallest total shortfall.
-        missed = [(max(0, 0.74 - p["polarity"]), max(0, 0.95 * REFERENCE[1] - p["similarity"])) for p in points]
+        missed = [
+            (max(0, 0.74 - p["polarity"]), max(0, 0.95 * REFERENCE[1] - p["similarity"]))
+            for p in points
+        ]
         polarity, similarity = trial.system_attrs["constraints"]  # the key that the dashboard reads
         assert max(0, polarity) + max(0, similarity) == pytest.approx(min(map(sum, missed)))
         assert list(trial.constraints.values()) == [polarity, similarity]
@@ -733,7 +836,9 @@ def test_driver_killed_five_times_at_random_loses_and_repeats_nothing(tmp_path: 
         until = time.monotonic() + 60
         while _num_rungs(folder) < wanted and process.poll() is None and time.monotonic() < until:
             time.sleep(0.002)
-        time.sleep(moments.uniform(0, 0.03))  # anywhere within a rung, or in the writing of its event
+        time.sleep(
+            moments.uniform(0, 0.03)
+        )  # anywhere within a rung, or in the writing of its event
         assert process.poll() is None, f"the sweep ended before kill {kill}"
         process.kill()
         process.wait()

@@ -23,7 +23,13 @@ from raysweep.report.area_difference import CountedFront, difference
 from raysweep.report.summary import summary_of
 from raysweep.results.events import PointsScored
 from raysweep.results.ledger import Ledger, read_events
-from raysweep.results.query_scores import PackedScores, baselines_file, load_query_scores, name_of_point, rung_file
+from raysweep.results.query_scores import (
+    PackedScores,
+    baselines_file,
+    load_query_scores,
+    name_of_point,
+    rung_file,
+)
 from raysweep.results.reader import load
 from raysweep.results.scores import Score
 from raysweep.results.types import Point
@@ -64,7 +70,9 @@ def rung(config: TrialConfig, step: int) -> dict[str, Any]:
 
 def begin(folder: Path, similarity: str) -> Sweep:
     (folder / "points").mkdir(parents=True, exist_ok=True)
-    config, space = sweeps.settings(folder, objective__similarity=similarity, early_stopping__policy="none")
+    config, space = sweeps.settings(
+        folder, objective__similarity=similarity, early_stopping__policy="none"
+    )
     return sweeps.assemble(config, space, Ledger(folder))[0]
 
 
@@ -76,7 +84,9 @@ def play(sweep: Sweep, num_trials: int) -> None:
         sweep.place(number)
         for step in range(1, 5):
             write_scores(
-                sweep.run, rung_file("dev", number, step), [((number, step, "plain", None), rung(config, step))]
+                sweep.run,
+                rung_file("dev", number, step),
+                [((number, step, "plain", None), rung(config, step))],
             )
             sweep.record_rung(number, rung(config, step))
         sweep.release(number)
@@ -88,13 +98,17 @@ def write_scores(run: Any, file: str, named_rungs: Sequence[tuple[Any, dict[str,
     scores = {}
     for name, values in named_rungs:
         (point,) = values["points"]
-        scores[name] = {score: point[score] + spread for score in ("polarity", "similarity", "recall")}
+        scores[name] = {
+            score: point[score] + spread for score in ("polarity", "similarity", "recall")
+        }
     run.put(file, PackedScores.pack_points(scores).content())
 
 
 def run_of(folder: Path, similarity: str) -> list[Point]:
     """Write a run that is killed after half of its trials and resumed, and return its points on dev."""
-    info = dataclasses.replace(INFO, similarity=similarity, num_queries={"dev": NUM_QUERIES}, num_pool={"dev": 9})
+    info = dataclasses.replace(
+        INFO, similarity=similarity, num_queries={"dev": NUM_QUERIES}, num_pool={"dev": 9}
+    )
     begun = begin(folder, similarity)
     begun.ledger.append(start_session(folder, info))
     reference = {**make_scores(0.6, 0.47), "recall": Score(0.25, 0.05)}
@@ -125,16 +139,24 @@ def test_the_interval_of_a_difference_uses_its_reference_point(tmp_path: Path) -
         fronts.append(CountedFront("run", summary, "dev", points, area))
     counted = difference(*fronts, LEVEL)
     assert counted.interval is not None and counted.estimate > 0
-    assert (counted.interval.low, counted.interval.high) == pytest.approx((counted.estimate, counted.estimate))
+    assert (counted.interval.low, counted.interval.high) == pytest.approx(
+        (counted.estimate, counted.estimate)
+    )
 
 
 def expected_front(points: Sequence[Point], goals: Goals) -> set[Pair]:
     pairs = {point.pair(goals) for point in points}
-    return {(p, s) for p, s in pairs if not any(q >= p and r >= s and (q, r) != (p, s) for q, r in pairs)}
+    return {
+        (p, s)
+        for p, s in pairs
+        if not any(q >= p and r >= s and (q, r) != (p, s) for q, r in pairs)
+    }
 
 
 @pytest.mark.parametrize("similarity", ["recall", "similarity"])
-def test_it_is_in_all_files_and_on_the_front_if_it_is_a_goal(tmp_path: Path, similarity: str) -> None:
+def test_it_is_in_all_files_and_on_the_front_if_it_is_a_goal(
+    tmp_path: Path, similarity: str
+) -> None:
     points = run_of(tmp_path, similarity)
     goals = Goals("polarity", similarity)
     summary = summary_of(LocalFolder(tmp_path))
@@ -149,7 +171,9 @@ def test_it_is_in_all_files_and_on_the_front_if_it_is_a_goal(tmp_path: Path, sim
         assert intervals is not None
         assert intervals[similarity].low < member.dev[similarity] < intervals[similarity].high
     area = summary.areas["dev"]
-    assert area.reference_point == pytest.approx((0.6, 0.25 if similarity == "recall" else 0.47 / 2))
+    assert area.reference_point == pytest.approx(
+        (0.6, 0.25 if similarity == "recall" else 0.47 / 2)
+    )
     report = write.write(tmp_path).folder
     rows = json.loads((report / "front.json").read_text())
     assert {(row["polarity"], row[similarity]) for row in rows} == {
@@ -157,7 +181,9 @@ def test_it_is_in_all_files_and_on_the_front_if_it_is_a_goal(tmp_path: Path, sim
     }
     assert all({"polarity", "similarity", "retention", "recall"} <= row.keys() for row in rows)
     table = pyarrow.parquet.read_table(report / "points.parquet").to_pydict()
-    recalls = [value for value, kind in zip(table["recall"], table["kind"], strict=True) if kind == "plain"]
+    recalls = [
+        value for value, kind in zip(table["recall"], table["kind"], strict=True) if kind == "plain"
+    ]
     assert recalls == [round(100 * point["recall"], 4) for point in points]
     markdown = (report / "front.md").read_text()
     assert "dev recall" in markdown
@@ -179,11 +205,13 @@ def test_wrong_goals_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"objective\.similarity is 'recal'; allowed: .*recall"):
         sweeps.settings(tmp_path, objective__similarity="recal")
     with pytest.raises(
-        InputError, match=r"objective\.polarity is 'retention'; allowed: polarity, similarity, accuracy"
+        InputError,
+        match=r"objective\.polarity is 'retention'; allowed: polarity, similarity, accuracy",
     ):
         sweeps.settings(tmp_path, objective__polarity="retention")
     with pytest.raises(
-        InputError, match=r"objective\.similarity is 'polarity'; allowed: similarity, retention, accuracy"
+        InputError,
+        match=r"objective\.similarity is 'polarity'; allowed: similarity, retention, accuracy",
     ):
         sweeps.settings(tmp_path, objective__similarity="polarity")
 

@@ -40,7 +40,9 @@ def test_warm_start_round_trips(lesson: warm_start.WarmStart, tmp_path: Path) ->
     assert warm_start.read(LocalFolder(tmp_path)) == lesson
 
 
-def test_scores_are_rescaled_to_the_new_reference(lesson: warm_start.WarmStart, tmp_path: Path) -> None:
+def test_scores_are_rescaled_to_the_new_reference(
+    lesson: warm_start.WarmStart, tmp_path: Path
+) -> None:
     better = warm_start.gather([load(tmp_path / "run")], settings(tmp_path)[1], (0.8, 0.94), GOALS)
     for before, after in zip(lesson.observations, better.observations, strict=True):
         for seen, front in before.fronts.items():
@@ -49,7 +51,13 @@ def test_scores_are_rescaled_to_the_new_reference(lesson: warm_start.WarmStart, 
 
 
 def test_trials_that_differ_in_a_default_are_skipped(tmp_path: Path) -> None:
-    play(make(tmp_path / "run", early_stopping__policy="none", space__weight_decay="{choices: [0.01, 0.3]}")[0])
+    play(
+        make(
+            tmp_path / "run",
+            early_stopping__policy="none",
+            space__weight_decay="{choices: [0.01, 0.3]}",
+        )[0]
+    )
     store_reference_scores(tmp_path / "run")
     run = load(tmp_path / "run")
     gathered = warm_start.gather([run], settings(tmp_path)[1], REFERENCE, GOALS)
@@ -80,5 +88,7 @@ def test_damaged_file_is_named(lesson: warm_start.WarmStart, tmp_path: Path) -> 
     values = json.loads(path.read_text())
     values["observations"][1]["status"] = "great"
     path.write_text(json.dumps(values))
-    with pytest.raises(InputError, match=r"warm_start\.json: observations\.1\.status: input should be 'running'"):
+    with pytest.raises(
+        InputError, match=r"warm_start\.json: observations\.1\.status: input should be 'running'"
+    ):
         warm_start.read(LocalFolder(tmp_path))

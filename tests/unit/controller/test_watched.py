@@ -32,7 +32,8 @@ def made_set(name: str, share: float) -> WatchedSet:
     """Return a set whose PND changes from BASE to ``share``, significantly if by more than 0.05."""
     low, high = sorted((share - BASE - 0.05, share - BASE + 0.05))
     values = tuple(
-        MeasuredValue("PND, by query", geometry, share, BASE, low, high) for geometry in ("cosine", "distance")
+        MeasuredValue("PND, by query", geometry, share, BASE, low, high)
+        for geometry in ("cosine", "distance")
     )
     return WatchedSet(name, "retrieval", 10, 0, 0, 100, values, values)
 
@@ -41,7 +42,12 @@ def made_watched(config: TrialConfig, step: int) -> Watched:
     """Return values that improve the target at each rung, and worsen the watched set at high learning rates."""
     worse = 0.02 * step + 1e3 * config.learning_rate
     tensors = (TensorChange("0.weight", 0.5, 0.1), TensorChange("0.bias", 0.7))
-    return Watched((made_set("other", BASE + worse),), made_set("dev", BASE - 0.1), config.peak_learning_rate, tensors)
+    return Watched(
+        (made_set("other", BASE + worse),),
+        made_set("dev", BASE - 0.1),
+        config.peak_learning_rate,
+        tensors,
+    )
 
 
 def rung(config: TrialConfig, step: int) -> dict[str, Any]:
@@ -55,7 +61,13 @@ def begin(folder: Path, **settings: str) -> Sweep:
     (folder / "points").mkdir(parents=True, exist_ok=True)
     watch = "{sources: [other.jsonl], at: rung}"
     config, space = sweeps.settings(
-        folder, **{"objective__similarity": "watched", "early_stopping__policy": "none", "watch": watch, **settings}
+        folder,
+        **{
+            "objective__similarity": "watched",
+            "early_stopping__policy": "none",
+            "watch": watch,
+            **settings,
+        },
     )
     return sweeps.assemble(config, space, Ledger(folder))[0]
 
@@ -75,11 +87,15 @@ def play(sweep: Sweep, num_trials: int, num_rungs: int = 4) -> None:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write a run that is killed after half of its trials and resumed."""
     folder = tmp_path_factory.mktemp("watched") / "run"
-    info = dataclasses.replace(INFO, similarity="watched", num_queries={"dev": 9}, num_pool={"dev": 9})
+    info = dataclasses.replace(
+        INFO, similarity="watched", num_queries={"dev": 9}, num_pool={"dev": 9}
+    )
     begun = begin(folder)
     begun.ledger.append(start_session(folder, info))
     reference = {**make_scores(0.6, 0.47), "watched": Score(1 - BASE)}
-    begun.ledger.append(PointsScored(points=(Point(None, None, "reference", None, "dev", 8, reference),)))
+    begun.ledger.append(
+        PointsScored(points=(Point(None, None, "reference", None, "dev", 8, reference),))
+    )
     play(begun, 6)
     begun.ledger.close()
     resumed = begin(folder)
@@ -97,7 +113,11 @@ def test_front_is_that_of_polarity_and_watched(run: Path) -> None:
     summary = summary_of(LocalFolder(run))
     points = [point for point in summary.results.points if point.trial is not None]
     pairs = {(point["polarity"], point["watched"]) for point in points}
-    front = {(p, s) for p, s in pairs if not any(q >= p and r >= s and (q, r) != (p, s) for q, r in pairs)}
+    front = {
+        (p, s)
+        for p, s in pairs
+        if not any(q >= p and r >= s and (q, r) != (p, s) for q, r in pairs)
+    }
     assert 1 < len(front) < len(points)
     assert {member.dev.pair(summary.goals) for member in summary.members} == front
     assert summary.areas["dev"].reference_point == pytest.approx((0.6, (1 - BASE) / 2))
@@ -110,7 +130,9 @@ def test_rungs_are_read_back_as_they_were_measured(run: Path) -> None:
     from raysweep.config.trial import trial_config
 
     configs = {trial.trial: trial_config(dict(trial.config)) for trial in results.trials}
-    assert all(found.watched == made_watched(configs[found.trial], found.step) for found in results.watched)
+    assert all(
+        found.watched == made_watched(configs[found.trial], found.step) for found in results.watched
+    )
 
 
 def test_report_has_the_last_rungs_and_the_range(run: Path) -> None:
@@ -121,7 +143,9 @@ def test_report_has_the_last_rungs_and_the_range(run: Path) -> None:
     assert {trial["step"] for trial in stored["trials"]} == {4}
     adiabatic = stored["adiabatic_range"]["cosine"]
     worse = [trial["watched"][0]["whole"][0]["value"] / 100 - BASE for trial in stored["trials"]]
-    assert adiabatic["learning_rates"] == [rate for rate, rise in zip(rates, worse, strict=True) if rise <= 0.05]
+    assert adiabatic["learning_rates"] == [
+        rate for rate, rise in zip(rates, worse, strict=True) if rise <= 0.05
+    ]
     first = stored["trials"][0]
     assert first["target"]["whole"][0]["verdict"] == "improved"
     assert [tensor["name"] for tensor in first["tensors"]] == ["0.weight", "0.bias"]
@@ -151,5 +175,7 @@ def test_unmeasured_trials_follow_after_the_search(tmp_path: Path) -> None:
     assert scores.next() is None
     assert FrontScores(sweep, has_test=False).next() is None
     sweep.ledger.close()
-    (stored,) = [event for event in read_events(tmp_path / "ledger.jsonl") if event.kind == "watched"]
+    (stored,) = [
+        event for event in read_events(tmp_path / "ledger.jsonl") if event.kind == "watched"
+    ]
     assert stored.watched == made_watched(config, 1)  # type: ignore[attr-defined]

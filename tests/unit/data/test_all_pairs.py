@@ -20,7 +20,9 @@ class MadeSentences:
         return np.arange(len(self.labels))
 
 
-def drawn(labels: list[int], kind: ExampleKind, target: int = 10**6, joined: bool = False) -> tuple[Any, Any]:
+def drawn(
+    labels: list[int], kind: ExampleKind, target: int = 10**6, joined: bool = False
+) -> tuple[Any, Any]:
     sentences: Any = MadeSentences(labels)
     pairs = AllPairs.of(sentences, None, 0)
     first_joined = len(labels) if joined else None
@@ -74,7 +76,9 @@ def test_each_negative_has_the_first_sentence_of_its_positive(joined: bool) -> N
 def test_few_other_sentences_are_repeated_equally() -> None:
     labels = [0] * 7 + [1, 2]
     triplets, _ = drawn(labels, "triplet")
-    counts = {anchor: Counter(triplets[triplets[:, 0] == anchor, 2].tolist()) for anchor in range(9)}
+    counts = {
+        anchor: Counter(triplets[triplets[:, 0] == anchor, 2].tolist()) for anchor in range(9)
+    }
     for anchor in range(7):
         assert sorted(counts[anchor].values()) == [3, 4]
         assert set(counts[anchor]) == {7, 8}
@@ -90,4 +94,8 @@ def test_target_limits_the_examples(target: int) -> None:
     assert len(ids) == target
     assert (targets == np.float32(0.9)).sum() == target - target // 2
     assert {tuple(pair) for pair in ids[targets > 0.5].tolist()} <= every_pair
-    assert len(drawn(labels, "triplet", target)[0]) == len(drawn(labels, "positive_pair", target)[0]) == target
+    assert (
+        len(drawn(labels, "triplet", target)[0])
+        == len(drawn(labels, "positive_pair", target)[0])
+        == target
+    )

@@ -11,7 +11,13 @@ from raysweep.errors import InputError
 from raysweep.storage.folder import open_folder
 
 UNFINISHED = f".neighbors-{'0' * 20}.5e55aa00"
-OTHERS = ("my-notes", ".my-notes", ".neighbors-0", "encoded-1", f"models-{'0' * 20}")  # folders that are not artifacts
+OTHERS = (
+    "my-notes",
+    ".my-notes",
+    ".neighbors-0",
+    "encoded-1",
+    f"models-{'0' * 20}",
+)  # folders that are not artifacts
 
 
 @pytest.fixture
@@ -45,7 +51,9 @@ def test_artifacts_are_sorted_by_last_use(store: Store) -> None:
     assert [round(artifact.days_unused) for artifact in artifacts] == [0, 10, 20, 30]
     for artifact, kibibytes in zip(artifacts, (0.5, 3, 2, 1), strict=True):
         files = list((store.root.path / artifact.name).iterdir())
-        assert sum(path.stat().st_size for path in files if path.name != MANIFEST) == 1024 * kibibytes
+        assert (
+            sum(path.stat().st_size for path in files if path.name != MANIFEST) == 1024 * kibibytes
+        )
         assert artifact.num_bytes == sum(path.stat().st_size for path in files)
 
 
@@ -75,7 +83,9 @@ def test_recent_unfinished_artifacts_are_kept(store: Store) -> None:
     assert {path.name for path in store.root.path.iterdir()} == {"smoke.prepared.json", *OTHERS}
 
 
-@pytest.mark.parametrize("kind", ["sentences", "tokens", "encoded", "neighbors", "examples", "scores", "teacher"])
+@pytest.mark.parametrize(
+    "kind", ["sentences", "tokens", "encoded", "neighbors", "examples", "scores", "teacher"]
+)
 def test_every_kind_of_artifact_is_listed(kind: str, tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     artifact = store.artifact(kind, {})

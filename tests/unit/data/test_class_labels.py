@@ -39,7 +39,9 @@ def test_combinations_consist_of_other_labels(label: str, is_combination: bool) 
     assert bool(describe_no_classes(labels)) == is_combination
 
 
-@pytest.mark.parametrize("label", ["['pos']", "['new', 'pos']", "['new' 'pos']", '["new"]', "('pos',)", "[1, 0]", "[]"])
+@pytest.mark.parametrize(
+    "label", ["['pos']", "['new', 'pos']", "['new' 'pos']", '["new"]', "('pos',)", "[1, 0]", "[]"]
+)
 def test_lists_are_not_classes(label: str) -> None:
     assert label in describe_no_classes([label, "neg"])
 

@@ -13,12 +13,18 @@ from raysweep.data.containment import Containment, Matches, match_phrases
 from raysweep.data.phrases import Phrases, split_words
 from support.containment import is_inside
 
-WORDS = st.lists(st.sampled_from(["a", "b", "aa", "b,", "'a", "a-b", "!"]), max_size=6).map(" ".join)
-SPELLINGS = st.tuples(WORDS, st.sampled_from([str, str.upper, str.title, lambda text: f"  {text}\t"]))
+WORDS = st.lists(st.sampled_from(["a", "b", "aa", "b,", "'a", "a-b", "!"]), max_size=6).map(
+    " ".join
+)
+SPELLINGS = st.tuples(
+    WORDS, st.sampled_from([str, str.upper, str.title, lambda text: f"  {text}\t"])
+)
 TEXTS = SPELLINGS.map(lambda drawn: drawn[1](drawn[0]))
 
 
-def search_blocks(texts: Sequence[str], is_train: npt.NDArray[np.bool_], rows_per_block: int = 4) -> Containment:
+def search_blocks(
+    texts: Sequence[str], is_train: npt.NDArray[np.bool_], rows_per_block: int = 4
+) -> Containment:
     """Return a containment search that reads the texts block by block."""
 
     def find_phrases(phrases: Sequence[str], max_rows: int) -> Iterator[Matches]:
@@ -67,19 +73,31 @@ def test_case_punctuation_and_unicode_form_are_ignored() -> None:
     quoted = "  The ﬁlm\tIS (truly) Straße\u00a0``it's''...\n"
     assert split_words(quoted) == ["the", "film", "is", "truly", "strasse", "it", "s"]
     hindi = "\u0939\u093f\u0928\u094d\u0926\u0940"
-    assert split_words(f"c++ costs $5 \N{GRINNING FACE} {hindi}!") == ["c++", "costs", "$5", "\N{GRINNING FACE}", hindi]
+    assert split_words(f"c++ costs $5 \N{GRINNING FACE} {hindi}!") == [
+        "c++",
+        "costs",
+        "$5",
+        "\N{GRINNING FACE}",
+        hindi,
+    ]
     assert split_words("?!") == []
     assert numbers_inside(Phrases(["FILM is,"]), "the ﬁlm  Is good") == [0]
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.lists(st.tuples(TEXTS, st.booleans()), min_size=1, max_size=40), st.integers(0, 4), st.integers(1, 40))
+@given(
+    st.lists(st.tuples(TEXTS, st.booleans()), min_size=1, max_size=40),
+    st.integers(0, 4),
+    st.integers(1, 40),
+)
 def test_containment_matches_a_comparison_of_all_pairs(rows, max_rows, characters) -> None:
     texts = [text for text, _ in rows]
     is_train = np.array([is_train for _, is_train in rows])
     containment_search = search_blocks(texts, is_train)
     ids = np.arange(len(rows))[::-1]
-    expected = [[row for row in np.flatnonzero(is_train) if is_inside(texts[i], texts[row])] for i in ids]
+    expected = [
+        [row for row in np.flatnonzero(is_train) if is_inside(texts[i], texts[row])] for i in ids
+    ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(containment, "BATCH_CHARACTERS", characters)  # many batches, some of one row
         inside = containment_search.is_inside(ids)

@@ -38,9 +38,17 @@ def test_order_is_random():
 def test_topic_words_do_not_predict_the_label():
     rows = [row for split in demo.generate(num_train=20_000) for row in split]
     for name, topic in demo.vocabulary().topics.items():
-        aspects = [aspect.replace("+", "") for listed in topic.aspects.values() for aspect in listed.split(", ")]
+        aspects = [
+            aspect.replace("+", "")
+            for listed in topic.aspects.values()
+            for aspect in listed.split(", ")
+        ]
         for word in [*aspects, *topic.nouns.split(", "), *topic.when.split(", ")]:
-            counts = Counter(row.label for row in rows if row.topic == name and word.casefold() in row.text.casefold())
+            counts = Counter(
+                row.label
+                for row in rows
+                if row.topic == name and word.casefold() in row.text.casefold()
+            )
             total = counts.total()
             assert total >= 20, word
             assert abs(counts["positive"] - total / 2) < 5 * (total / 4) ** 0.5, word
@@ -55,7 +63,9 @@ def test_words_mislead_but_polarity_can_be_learned():
     right = 0
     for row in test:
         words = set(re.findall(r"[\w']+", row.text.casefold()))
-        score = sum(math.log((counts["positive"][w] + 1) / (counts["negative"][w] + 1)) for w in words)
+        score = sum(
+            math.log((counts["positive"][w] + 1) / (counts["negative"][w] + 1)) for w in words
+        )
         right += (score > 0) == (row.label == "positive")
     assert 0.8 < right / len(test) < 0.97
 

@@ -15,7 +15,9 @@ def carved(labels, groups=None, fraction=0.1, max_rows=1000, seed=0):
     """Return which rows become dev if no row is inside another."""
     groups = np.arange(len(labels)) if groups is None else groups
     texts = [f"word{group}" for group in groups]
-    carving = carve_texts(texts, labels, fraction=fraction, max_rows=max_rows, seed=seed, containment=Apart())
+    carving = carve_texts(
+        texts, labels, fraction=fraction, max_rows=max_rows, seed=seed, containment=Apart()
+    )
     assert not carving.is_left_out.any()
     return carving.is_dev
 
@@ -48,7 +50,10 @@ def count_inside(texts, carving):
     """Return how many dev rows are inside a row that stays in train."""
     stays = ~carving.is_dev & ~carving.is_left_out
     left = [texts[row] for row in np.flatnonzero(stays)]
-    return sum(any(is_inside(texts[row], other) for other in left) for row in np.flatnonzero(carving.is_dev))
+    return sum(
+        any(is_inside(texts[row], other) for other in left)
+        for row in np.flatnonzero(carving.is_dev)
+    )
 
 
 def test_labels_share_dev_by_largest_remainder():
@@ -63,12 +68,17 @@ def test_draw_is_seeded_and_uniform():
     first, again, other = (carved(labels, seed=seed) for seed in (1, 1, 2))
     assert (first == again).all()
     assert (first != other).any()
-    drawn = sum(carved(labels, seed=seed).astype(int) for seed in range(200))  # binomial(200, 0.1) each
+    drawn = sum(
+        carved(labels, seed=seed).astype(int) for seed in range(200)
+    )  # binomial(200, 0.1) each
     assert abs(drawn - 20).max() < 6 * np.sqrt(200 * 0.1 * 0.9)
 
 
 @settings(deadline=None, max_examples=100)
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 12)), min_size=1, max_size=60), st.floats(0.05, 0.6))
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 12)), min_size=1, max_size=60),
+    st.floats(0.05, 0.6),
+)
 def test_invariants_hold_for_any_rows(rows, fraction):
     names = sorted({label for label, _ in rows})
     labels = [names.index(label) for label, _ in rows]
@@ -81,7 +91,11 @@ def test_invariants_hold_for_any_rows(rows, fraction):
     assert len(in_train) == len(names), "a label is missing in train"
     in_dev = Counter(label for label, is_dev in zip(labels, dev, strict=True) if is_dev)
     for label, count in Counter(labels).items():
-        agreeing = [g for g in set(groups) if {la for la, gr in zip(labels, groups, strict=True) if gr == g} == {label}]
+        agreeing = [
+            g
+            for g in set(groups)
+            if {la for la, gr in zip(labels, groups, strict=True) if gr == g} == {label}
+        ]
         could = [g for g in agreeing if groups.count(g) < count]
         assert in_dev[label] > 0 or not could, "a label is missing in dev"
 
@@ -98,7 +112,9 @@ def test_without_duplicates_the_total_is_exact(counts, seed):
 
 def test_groups_move_as_units_and_the_largest_label_compensates():
     labels = np.repeat([0, 1], [40, 100])
-    groups = np.concatenate([np.arange(40) // 4, 10 + np.arange(100)])  # label 0 comes in groups of four
+    groups = np.concatenate(
+        [np.arange(40) // 4, 10 + np.arange(100)]
+    )  # label 0 comes in groups of four
     dev = carved(labels, groups, fraction=0.1)  # shares: exactly 4 and 10
     assert np.bincount(labels[dev]).tolist() == [4, 10]
     dev = carved(labels, groups, fraction=0.05)  # 2 and 5, of which four for label 0 are the least
@@ -115,7 +131,9 @@ TEXTS = st.lists(st.sampled_from(["a", "b", "c", "A,"]), min_size=1, max_size=7)
 
 @settings(deadline=None, max_examples=200)
 @given(
-    st.lists(st.tuples(st.integers(0, 2), TEXTS), min_size=1, max_size=80), st.floats(0.05, 0.6), st.integers(0, 2**32)
+    st.lists(st.tuples(st.integers(0, 2), TEXTS), min_size=1, max_size=80),
+    st.floats(0.05, 0.6),
+    st.integers(0, 2**32),
 )
 def test_dev_is_inside_no_row_of_train(rows, fraction, seed):
     names = sorted({label for label, _ in rows})
@@ -142,7 +160,10 @@ def test_dev_is_inside_no_row_of_train(rows, fraction, seed):
 
 def sentences(count, start=0):
     """Return texts of six unique words each."""
-    return [" ".join(f"w{number}-{place}" for place in range(6)) for number in range(start, start + count)]
+    return [
+        " ".join(f"w{number}-{place}" for place in range(6))
+        for number in range(start, start + count)
+    ]
 
 
 def test_free_rows_are_preferred_and_shares_stay_exact():
@@ -163,7 +184,9 @@ def test_containing_rows_leave_train_for_a_class_without_free_rows():
     assert np.bincount(labels[carving.is_dev]).tolist() == [30, 4]
     assert carving.is_left_out.sum() <= 4
     assert count_inside(whole + parts, carving) == 0
-    wanted = carve_texts(whole + parts, labels, fraction=0.9)  # 36 of the 40; a twentieth of 340 rows may leave
+    wanted = carve_texts(
+        whole + parts, labels, fraction=0.9
+    )  # 36 of the 40; a twentieth of 340 rows may leave
     assert wanted.is_left_out.sum() <= 17
     assert count_inside(whole + parts, wanted) == 0
 

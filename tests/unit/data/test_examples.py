@@ -57,7 +57,9 @@ def sample(kind, ids, target, seed, order=None, **options):
     for start in order or chunks:
         part = slice(start, start + CHUNK)
         anchors = np.arange(len(ids))[part]
-        drawn[start] = draw(kind, Chunk(start // CHUNK, anchors, ids[part], quotas[part]), seed, **options)
+        drawn[start] = draw(
+            kind, Chunk(start // CHUNK, anchors, ids[part], quotas[part]), seed, **options
+        )
     examples = np.concatenate([drawn[start][0] for start in chunks])
     targets = [drawn[start][1] for start in chunks]
     return examples, None if targets[0] is None else np.concatenate(targets)
@@ -65,11 +67,21 @@ def sample(kind, ids, target, seed, order=None, **options):
 
 def as_candidates(examples, targets):
     rows = map(tuple, examples.tolist())
-    return list(rows) if targets is None else [(*row, int(t)) for row, t in zip(rows, targets, strict=True)]
+    return (
+        list(rows)
+        if targets is None
+        else [(*row, int(t)) for row, t in zip(rows, targets, strict=True)]
+    )
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.sampled_from(KINDS), st.integers(1, 40), st.integers(1, 6), st.integers(0, 99), st.integers(0, 300))
+@given(
+    st.sampled_from(KINDS),
+    st.integers(1, 40),
+    st.integers(1, 6),
+    st.integers(0, 99),
+    st.integers(0, 300),
+)
 def test_exact_count_of_distinct_candidates(kind, n, k, seed, target):
     labels, ids = neighborhood(n, k, seed)
     possible = candidates(kind, ids)
@@ -90,7 +102,9 @@ def test_exact_count_of_distinct_candidates(kind, n, k, seed, target):
     if kind in ("triplet", "positive_pair"):
         assert targets is None and (labels[anchors] == labels[others]).all()
     else:
-        assert targets.dtype == np.float32 and ((labels[anchors] == labels[others]) == targets).all()
+        assert (
+            targets.dtype == np.float32 and ((labels[anchors] == labels[others]) == targets).all()
+        )
     if kind == "triplet":
         assert (labels[anchors] != labels[examples[:, 2]]).all()
 
@@ -128,7 +142,9 @@ def test_chunks_and_kinds_have_separate_random_streams():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("share", [0.2, 0.5, 0.8])  # quotas below and above half of an anchor's candidates
+@pytest.mark.parametrize(
+    "share", [0.2, 0.5, 0.8]
+)  # quotas below and above half of an anchor's candidates
 def test_uniform_over_candidates(kind, share):
     ids = np.full((4, 2, 5), -1, dtype=np.int32)
     for row, (own, other) in enumerate([(5, 4), (1, 1), (3, 3), (0, 2)]):
@@ -136,18 +152,28 @@ def test_uniform_over_candidates(kind, share):
     possible = candidates(kind, ids)
     target = round(share * len(possible))
     repeats = 800
-    drawn = Counter(c for seed in range(repeats) for c in as_candidates(*sample(kind, ids, target, seed)))
-    sides = [possible] if kind in ("triplet", "positive_pair") else [[c for c in possible if c[2] == s] for s in (1, 0)]
+    drawn = Counter(
+        c for seed in range(repeats) for c in as_candidates(*sample(kind, ids, target, seed))
+    )
+    sides = (
+        [possible]
+        if kind in ("triplet", "positive_pair")
+        else [[c for c in possible if c[2] == s] for s in (1, 0)]
+    )
     for side in sides:  # of labeled pairs, each class is uniform within its half
         seen = np.array([drawn[c] for c in side])
         fraction = seen.sum() / repeats / len(side)
-        if fraction < 1:  # without replacement, counts vary less than chi-square has it by 1 - fraction
+        if (
+            fraction < 1
+        ):  # without replacement, counts vary less than chi-square has it by 1 - fraction
             assert chi2.sf(chisquare(seen).statistic / (1 - fraction), len(side) - 1) > 1e-3
     if len(sides) == 1:
         first = sum(c[0] == 0 for c in possible)
         quotas = [allocate(num_candidates(kind, ids), target, seed)[0] for seed in range(repeats)]
         exact = hypergeom(len(possible), first, target)
-        assert np.mean(quotas) == pytest.approx(exact.mean(), abs=4 * exact.std() / np.sqrt(repeats))
+        assert np.mean(quotas) == pytest.approx(
+            exact.mean(), abs=4 * exact.std() / np.sqrt(repeats)
+        )
         assert np.var(quotas) == pytest.approx(exact.var(), rel=0.2)
 
 
@@ -212,11 +238,19 @@ def test_limits_leave_out_near_negatives(n, k, seed, maximum, margin):
     quotas = num_candidates("triplet", kept_ids, negatives)
     examples, _ = draw("triplet", Chunk(0, np.arange(n), kept_ids, quotas, negatives), seed)
     assert sorted(map(tuple, examples.tolist())) == sorted(expected)
-    pairs = {(row, negative) for row, slot, negative in cosine_of if slot and cosine_of[row, 1, negative] <= maximum}
+    pairs = {
+        (row, negative)
+        for row, slot, negative in cosine_of
+        if slot and cosine_of[row, 1, negative] <= maximum
+    }
     examples, targets = draw(
-        "labeled_pair", Chunk(0, np.arange(n), kept_ids, num_candidates("labeled_pair", kept_ids)), seed
+        "labeled_pair",
+        Chunk(0, np.arange(n), kept_ids, num_candidates("labeled_pair", kept_ids)),
+        seed,
     )
-    assert {tuple(pair) for pair, target in zip(examples.tolist(), targets, strict=True) if not target} == pairs
+    assert {
+        tuple(pair) for pair, target in zip(examples.tolist(), targets, strict=True) if not target
+    } == pairs
 
 
 class RandomModel:
@@ -239,7 +273,9 @@ class RandomModel:
         return (torch.as_tensor(queries) * torch.as_tensor(documents)).sum(1)
 
 
-@pytest.mark.parametrize(("maximum", "margin"), [(0.5, None), (None, 0.1), (0.6, 0.05), (-0.1, 0.6)])
+@pytest.mark.parametrize(
+    ("maximum", "margin"), [(0.5, None), (None, 0.1), (0.6, 0.05), (-0.1, 0.6)]
+)
 def test_limits_equal_the_library(maximum, margin):
     """The triplets of every anchor and positive are those that sentence-transformers mines from the other class."""
     datasets = pytest.importorskip("datasets")

@@ -14,7 +14,8 @@ class HubError(Exception):
     def __init__(self, status: int, **headers: str) -> None:
         super().__init__(status)
         self.response = SimpleNamespace(
-            status_code=status, headers={key.replace("_", "-"): value for key, value in headers.items()}
+            status_code=status,
+            headers={key.replace("_", "-"): value for key, value in headers.items()},
         )
 
 

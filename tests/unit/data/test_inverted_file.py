@@ -20,7 +20,9 @@ def source(n=600, width=12, classes=3):
 
 
 def find(data, quantizer, search, num_shards, num_probes):
-    return search_shards(data, quantizer, search, data.read(np.arange(len(data))), num_shards, num_probes)
+    return search_shards(
+        data, quantizer, search, data.read(np.arange(len(data))), num_shards, num_probes
+    )
 
 
 def search_shards(data, quantizer, search, queries, num_shards, num_probes, num_threads=1):  # noqa: PLR0913
@@ -52,7 +54,9 @@ def test_result_does_not_depend_on_threads(num_queries):
     data, search = source(), NeighborSearch(5)
     quantizer = Quantizer(inverted_file.train(data, seed=7, num_threads=1), 1)
     queries = data.read(np.arange(num_queries))
-    several, one = (search_shards(data, quantizer, search, queries, 2, 3, num_threads) for num_threads in (8, 1))
+    several, one = (
+        search_shards(data, quantizer, search, queries, 2, 3, num_threads) for num_threads in (8, 1)
+    )
     np.testing.assert_array_equal(several.ids, one.ids)
     np.testing.assert_array_equal(several.cosines, one.cosines)
 
@@ -69,7 +73,9 @@ def test_probed_cells_and_recall_match_brute_force(monkeypatch, slack):
     in_cells = (cell == probes[:, :, None]).any(axis=1)
     np.testing.assert_array_equal(neighbors.ids, brute_force(data, search, in_cells))
 
-    exact = NeighborShard(data, np.arange(len(data)), 1).search(data.read(np.arange(len(data))), search)
+    exact = NeighborShard(data, np.arange(len(data)), 1).search(
+        data.read(np.arange(len(data))), search
+    )
     wanted = brute_force(data, search, np.ones_like(in_cells))
     np.testing.assert_array_equal(exact.ids, wanted)
     both = [
@@ -88,7 +94,10 @@ def test_result_does_not_depend_on_shards_and_all_cells_equal_exact_search():
     one = find(data, quantizer, search, 1, 4)
     for num_shards in (2, 3, 7):
         other = find(data, quantizer, search, num_shards, 4)
-        assert one.ids.tobytes() == other.ids.tobytes() and one.cosines.tobytes() == other.cosines.tobytes()
+        assert (
+            one.ids.tobytes() == other.ids.tobytes()
+            and one.cosines.tobytes() == other.cosines.tobytes()
+        )
     everything = find(data, quantizer, search, 2, len(centroids))
     queries = data.read(np.arange(len(data)))
     exact = merge([NeighborShard(data, np.arange(len(data)), 1).search(queries, search)], search)
@@ -104,7 +113,9 @@ def test_ties_between_cells_go_to_the_lower_number(monkeypatch):
     order = np.argsort(-cosines.round(9), axis=1, kind="stable")
     quantizer = Quantizer(centroids, 1)
     for count in (1, 4, 6, 40, 50):
-        np.testing.assert_array_equal(quantizer.nearest(vectors, count), np.sort(order[:, :count], axis=1))
+        np.testing.assert_array_equal(
+            quantizer.nearest(vectors, count), np.sort(order[:, :count], axis=1)
+        )
 
 
 def test_numbers_of_cells_and_probes():

@@ -12,7 +12,9 @@ from raysweep.data.labeled_relations import retrieval_from_labels
 from raysweep.data.relation_sources import RelationSettings
 from raysweep.errors import InputError
 
-LABELED = st.lists(st.tuples(st.sampled_from("abcdefgh"), st.sampled_from("xyz")), min_size=1, max_size=40)
+LABELED = st.lists(
+    st.tuples(st.sampled_from("abcdefgh"), st.sampled_from("xyz")), min_size=1, max_size=40
+)
 
 
 @given(LABELED, st.integers(0, 3))
@@ -34,16 +36,26 @@ def test_documents_have_the_right_labels(rows: list[tuple[str, str]], seed: int)
         rows_of_group = relations.group == group
         documents = [relations.sentences[number] for number in relations.second[rows_of_group]]
         assert {relations.sentences[number] for number in relations.first[rows_of_group]} <= {query}
-        positives = {text for text, flag in zip(documents, relations.is_positive[rows_of_group], strict=True) if flag}
-        assert positives == {text for text, label in clear.items() if label == clear[query]} - {query}
-        assert set(documents) - positives == {text for text, label in clear.items() if label != clear[query]}
+        positives = {
+            text
+            for text, flag in zip(documents, relations.is_positive[rows_of_group], strict=True)
+            if flag
+        }
+        assert positives == {text for text, label in clear.items() if label == clear[query]} - {
+            query
+        }
+        assert set(documents) - positives == {
+            text for text, label in clear.items() if label != clear[query]
+        }
         assert len(documents) == len(set(documents))
 
 
 def test_large_sets_are_sampled() -> None:
     texts = [f"sentence {number}" for number in range(100)]
     labels = ["a" if number % 4 else "b" for number in range(100)]
-    first, same, other = (retrieval_from_labels("data", texts, labels, seed=seed, max_queries=7) for seed in (1, 1, 2))
+    first, same, other = (
+        retrieval_from_labels("data", texts, labels, seed=seed, max_queries=7) for seed in (1, 1, 2)
+    )
     assert first.group_names == same.group_names != other.group_names
     assert first.num_groups == 7
     for group in range(7):

@@ -53,7 +53,9 @@ def assert_same(result, expected, k):
         for slot, side in enumerate(sides):
             padding = k - len(side)
             assert result.ids[row, slot].tolist() == [other for other, _ in side] + [-1] * padding
-            np.testing.assert_array_equal(result.cosines[row, slot], [c for _, c in side] + [np.nan] * padding)
+            np.testing.assert_array_equal(
+                result.cosines[row, slot], [c for _, c in side] + [np.nan] * padding
+            )
 
 
 def assert_same_bytes(one, other):
@@ -75,7 +77,11 @@ def problems(draw):
     copied = rng.integers(0, n, draw(st.integers(0, n)))
     embeddings[rng.integers(0, n, len(copied))] = embeddings[copied]
     labels = rng.integers(-2, -2 + draw(st.integers(1, 5)), n)
-    groups = rng.integers(0, max(1, n // draw(st.integers(1, 20))), n) if draw(st.booleans()) else np.arange(n)
+    groups = (
+        rng.integers(0, max(1, n // draw(st.integers(1, 20))), n)
+        if draw(st.booleans())
+        else np.arange(n)
+    )
     rows = rng.permutation(n)[: draw(st.integers(0, n))]
     return whole(embeddings, labels, groups), rows
 
@@ -94,7 +100,9 @@ def test_any_number_of_shards_matches_brute_force(problem, k, mode, min_similari
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(neighbor_shard, "SLACK", slack)
         patch.setattr(neighbor_shard, "ROWS_AT_ONCE", 16)
-        results = {num_shards: find(source, rows, search, num_shards) for num_shards in (1, 2, 3, 7)}
+        results = {
+            num_shards: find(source, rows, search, num_shards) for num_shards in (1, 2, 3, 7)
+        }
     assert_same(results[1], brute_force(source, rows, search), k)
     for num_shards in (2, 3, 7):
         assert_same_bytes(results[1], results[num_shards])
@@ -104,8 +112,15 @@ def test_any_number_of_shards_matches_brute_force(problem, k, mode, min_similari
 def test_duplicate_groups_larger_than_the_fetched_rows(mode):
     rng = np.random.default_rng(0)
     embeddings, labels, groups = unit(rng, 300, 16), rng.integers(0, 3, 300), np.arange(300)
-    embeddings[50:150], groups[50:150] = embeddings[50], 50  # the same text a hundred times, whatever its label
-    source, rows, search = whole(embeddings, labels, groups), np.arange(40, 160), NeighborSearch(5, mode)
+    embeddings[50:150], groups[50:150] = (
+        embeddings[50],
+        50,
+    )  # the same text a hundred times, whatever its label
+    source, rows, search = (
+        whole(embeddings, labels, groups),
+        np.arange(40, 160),
+        NeighborSearch(5, mode),
+    )
     neighbors = find(source, rows, search)
     assert (neighbors.ids >= 0).sum(axis=(1, 2)).min() == (10 if mode == "per_class" else 5)
     assert_same(neighbors, brute_force(source, rows, search), 5)
@@ -117,7 +132,10 @@ def test_ties_beyond_the_fetched_rows_go_to_the_lower_id():
     source = whole(embeddings, np.arange(200) % 2, np.arange(200))
     for num_shards in (1, 3):
         neighbors = find(source, np.array([3, 100]), NeighborSearch(4), num_shards)
-        assert neighbors.ids.tolist() == [[[1, 5, 7, 9], [0, 2, 4, 6]], [[0, 2, 4, 6], [1, 3, 5, 7]]]
+        assert neighbors.ids.tolist() == [
+            [[1, 5, 7, 9], [0, 2, 4, 6]],
+            [[0, 2, 4, 6], [1, 3, 5, 7]],
+        ]
 
 
 def test_result_does_not_depend_on_the_distribution_of_rows(monkeypatch):
@@ -138,7 +156,9 @@ def test_cosine_depends_on_its_two_vectors_only():
         left, right = unit(rng, 40, width), unit(rng, 40, width)
         rows = rng.permutation(40)
         together = exact_cosines(left, rows, right, rows[::-1])
-        single = [exact_cosines(left, rows[i : i + 1], right, rows[::-1][i : i + 1])[0] for i in range(40)]
+        single = [
+            exact_cosines(left, rows[i : i + 1], right, rows[::-1][i : i + 1])[0] for i in range(40)
+        ]
         assert together.tolist() == single
         exact = (left[rows].astype(np.float64) * right[rows[::-1]]).sum(axis=1)
         np.testing.assert_allclose(together, exact, rtol=0, atol=1e-7)

@@ -21,13 +21,17 @@ def test_neighbors_are_distinct_rows_of_their_slot(
     groups = np.array([7 - 3 * text for _, text in rows])
     is_anchor = np.random.default_rng(seed).random(len(rows)) < 0.6 if only_some else None
     anchors = range(len(rows)) if is_anchor is None else np.flatnonzero(is_anchor).tolist()
-    neighbors = RandomNeighbors(labels, groups, k, is_anchor).draw(0, len(rows), np.random.default_rng(seed))
+    neighbors = RandomNeighbors(labels, groups, k, is_anchor).draw(
+        0, len(rows), np.random.default_rng(seed)
+    )
     assert np.isnan(neighbors.cosines).all()
     for row, sides in enumerate(neighbors.ids.tolist()):
         own = {i for i in anchors if labels[i] == labels[row] and groups[i] != groups[row]}
         others = {i for i in anchors if labels[i] != labels[row]}
         copies = {i for i in others if groups[i] == groups[row]}
-        for ids, allowed, excluded in zip(sides, (own, others - copies), (set(), copies), strict=True):
+        for ids, allowed, excluded in zip(
+            sides, (own, others - copies), (set(), copies), strict=True
+        ):
             count = sum(neighbor >= 0 for neighbor in ids)
             fewest = min(k, len(allowed) + len(excluded)) - len(excluded)
             if row in anchors:

@@ -27,7 +27,9 @@ def write_lines(path, rows):
 
 def rows_of(relations: Relations):
     """Return the pairs as texts: group, first, second and whether they are positive."""
-    ids = zip(relations.group, relations.first, relations.second, relations.is_positive, strict=True)
+    ids = zip(
+        relations.group, relations.first, relations.second, relations.is_positive, strict=True
+    )
     return [
         (int(group), relations.sentences[first], relations.sentences[second], bool(is_positive))
         for group, first, second, is_positive in ids
@@ -69,10 +71,18 @@ def test_triplets_are_queries_with_one_document_each(tmp_path):
 def test_hub_data_sets_through_column_names(monkeypatch):
     blocks = {
         ("anchor", "good", "bad"): [(["a"], [["b"]], [["c", "d"]])],
-        ("relation", "premise", "hypothesis"): [(["entailment", "neutral"], ["a", "b"], ["c", "d"])],
+        ("relation", "premise", "hypothesis"): [
+            (["entailment", "neutral"], ["a", "b"], ["c", "d"])
+        ],
     }
-    monkeypatch.setattr(sources.hub, "read", lambda name, columns, subset, split: iter(blocks[columns]))
-    monkeypatch.setattr(sources.hub, "column_names", lambda name, *_: [column for names in blocks for column in names])
+    monkeypatch.setattr(
+        sources.hub, "read", lambda name, columns, subset, split: iter(blocks[columns])
+    )
+    monkeypatch.setattr(
+        sources.hub,
+        "column_names",
+        lambda name, *_: [column for names in blocks for column in names],
+    )
     retrieval = RelationSettings("retrieval", RelationColumns("anchor", "good", "bad"))
     (relations,) = read("hub:owner/queries", retrieval)
     assert len(rows_of(relations)) == 3
@@ -81,7 +91,9 @@ def test_hub_data_sets_through_column_names(monkeypatch):
     assert rows_of(relations) == [(0, "a", "c", True), (0, "b", "d", False)]
 
 
-PAIRS = "label,text1,text2,from,to\n0,a,b,en,de\n1,c,d,en,de\n1,e,f,de,en\n0,g,h,de,en\n0,i,j,fr,en\n"
+PAIRS = (
+    "label,text1,text2,from,to\n0,a,b,en,de\n1,c,d,en,de\n1,e,f,de,en\n0,g,h,de,en\n0,i,j,fr,en\n"
+)
 
 
 def test_labeled_pairs_in_groups(tmp_path):
@@ -97,10 +109,17 @@ def test_labeled_pairs_in_groups(tmp_path):
 
 def test_positives_are_compared_with_each_other_label(tmp_path):
     labels = ["entailment", "neutral", "contradiction", "entailment"]
-    rows = [{"sentence1": f"a{n}", "sentence2": f"b{n}", "label": label} for n, label in enumerate(labels)]
+    rows = [
+        {"sentence1": f"a{n}", "sentence2": f"b{n}", "label": label}
+        for n, label in enumerate(labels)
+    ]
     source = write_lines(tmp_path / "a.jsonl", rows)
     contradiction, neutral = read(source, RelationSettings())
-    assert [row[1:] for row in rows_of(neutral)] == [("a0", "b0", True), ("a1", "b1", False), ("a3", "b3", True)]
+    assert [row[1:] for row in rows_of(neutral)] == [
+        ("a0", "b0", True),
+        ("a1", "b1", False),
+        ("a3", "b3", True),
+    ]
     assert neutral.name == "a.jsonl: entailment against neutral"
     assert [row[1] for row in rows_of(contradiction)] == ["a0", "a2", "a3"]
     assert neutral.num_left_out == contradiction.num_left_out == 1
@@ -122,7 +141,9 @@ def test_scored_pairs_by_thresholds(tmp_path):
 
 
 def test_scored_pairs_in_groups(tmp_path):
-    (tmp_path / "a.csv").write_text("text1,text2,score,domain\na,b,5,news\nc,d,1,news\ne,f,1,forum\n")
+    (tmp_path / "a.csv").write_text(
+        "text1,text2,score,domain\na,b,5,news\nc,d,1,news\ne,f,1,forum\n"
+    )
     columns = RelationColumns(groups=("domain",))
     (relations,) = read(str(tmp_path / "a.csv"), RelationSettings(columns=columns))
     assert relations.group_names == ["news", "forum"]
@@ -133,11 +154,36 @@ def test_scored_pairs_in_groups(tmp_path):
     ("name", "content", "settings", "problem"),
     [
         ("a.csv", "x,y\n1,2\n", RelationSettings(), r"a\.csv: .*'x', 'y'; allowed: .*query"),
-        ("a.csv", "text1,text2,score,label\na,b,1,1\n", RelationSettings(), "of pairs and of scored_pairs"),
-        ("a.csv", "query,positives\na,b\n", RelationSettings("retrieval"), "'negatives' is missing"),
-        ("a.jsonl", '{"query": "a", "positives": ["b"], "negatives": null}', RelationSettings(), "row 1.*'negatives'"),
-        ("a.jsonl", '{"query": "a", "positives": ["b"], "negatives": [3]}', RelationSettings(), "row 1.*'negatives'"),
-        ("a.jsonl", '{"query": " ", "positives": ["b"], "negatives": ["c"]}', RelationSettings(), "row 1.*'query'"),
+        (
+            "a.csv",
+            "text1,text2,score,label\na,b,1,1\n",
+            RelationSettings(),
+            "of pairs and of scored_pairs",
+        ),
+        (
+            "a.csv",
+            "query,positives\na,b\n",
+            RelationSettings("retrieval"),
+            "'negatives' is missing",
+        ),
+        (
+            "a.jsonl",
+            '{"query": "a", "positives": ["b"], "negatives": null}',
+            RelationSettings(),
+            "row 1.*'negatives'",
+        ),
+        (
+            "a.jsonl",
+            '{"query": "a", "positives": ["b"], "negatives": [3]}',
+            RelationSettings(),
+            "row 1.*'negatives'",
+        ),
+        (
+            "a.jsonl",
+            '{"query": " ", "positives": ["b"], "negatives": ["c"]}',
+            RelationSettings(),
+            "row 1.*'query'",
+        ),
         (
             "a.jsonl",
             '{"query": "a", "positives": ["b"], "negatives": []}',
@@ -145,7 +191,12 @@ def test_scored_pairs_in_groups(tmp_path):
             "no query has negatives",
         ),
         ("a.csv", "text1,text2,label\na,b,1\n", RelationSettings(), "labels '1'; allowed"),
-        ("a.csv", "text1,text2,label\na,b,x\nc,d,y\n", RelationSettings(), "labels 'x', 'y'; allowed"),
+        (
+            "a.csv",
+            "text1,text2,label\na,b,x\nc,d,y\n",
+            RelationSettings(),
+            "labels 'x', 'y'; allowed",
+        ),
         ("a.csv", "text1,text2,label\na,b,1\nc,,0\n", RelationSettings(), "row 2: column 'text2'"),
         (
             "a.csv",
@@ -153,7 +204,12 @@ def test_scored_pairs_in_groups(tmp_path):
             RelationSettings(columns=RelationColumns(groups=("g",))),
             "row 1: g",
         ),
-        ("a.tsv", "5\ta\tb\n3\tc\td\n", RelationSettings(), "3 to 5; allowed: some scores of at most 2"),
+        (
+            "a.tsv",
+            "5\ta\tb\n3\tc\td\n",
+            RelationSettings(),
+            "3 to 5; allowed: some scores of at most 2",
+        ),
         ("a.tsv", SCORES, RelationSettings(columns=RelationColumns(groups=("g",))), "no header"),
     ],
 )
@@ -163,7 +219,9 @@ def test_invalid_sources(name, content, settings, problem, tmp_path):
         read(str(tmp_path / name), settings)
 
 
-@pytest.mark.parametrize(("name", "num_queries", "num_pairs"), [("train", 78, 47_852), ("dev", 65, 4_394)])
+@pytest.mark.parametrize(
+    ("name", "num_queries", "num_pairs"), [("train", 78, 47_852), ("dev", 65, 4_394)]
+)
 def test_trec_qa(name, num_queries, num_pairs):
     path = DATA / f"retrieval/trecqa_{name}.jsonl"
     if not path.exists():
@@ -176,14 +234,19 @@ def test_trec_qa(name, num_queries, num_pairs):
 
 
 def test_a_sample_of_queries_keeps_their_documents(tmp_path: Path) -> None:
-    rows = [{"query": f"q{n}", "positives": [f"p{n}"], "negatives": [f"n{n}", "shared"]} for n in range(20)]
+    rows = [
+        {"query": f"q{n}", "positives": [f"p{n}"], "negatives": [f"n{n}", "shared"]}
+        for n in range(20)
+    ]
     path = tmp_path / "data.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     (everything,) = read(str(path), RelationSettings())
     samples = [read(str(path), RelationSettings(seed=seed, max_queries=5))[0] for seed in (0, 0, 1)]
     sample, same, other = samples
     assert sample.group_names == same.group_names != other.group_names
-    assert len(set(sample.group_names)) == 5 and set(sample.group_names) < set(everything.group_names)
+    assert len(set(sample.group_names)) == 5 and set(sample.group_names) < set(
+        everything.group_names
+    )
     for pair in range(len(sample.first)):
         number = sample.group_names[sample.group[pair]].removeprefix("q")
         assert sample.sentences[sample.first[pair]] == f"q{number}"

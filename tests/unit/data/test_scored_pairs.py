@@ -45,10 +45,21 @@ WRITERS: dict[str, Callable[[pd.DataFrame, Path], object]] = {
 
 @pytest.mark.parametrize("name", WRITERS)
 def test_columns_of_tables_are_configurable(name: str, tmp_path: Path) -> None:
-    frame = pd.DataFrame({"id": [1, 2, 3], "b": ["x", "y", "z"], "gold": [0.5, np.nan, 1], "a": ['p "q"', "r,s", "t"]})
+    frame = pd.DataFrame(
+        {
+            "id": [1, 2, 3],
+            "b": ["x", "y", "z"],
+            "gold": [0.5, np.nan, 1],
+            "a": ['p "q"', "r,s", "t"],
+        }
+    )
     WRITERS[name](frame, tmp_path / name)
     pairs = read(tmp_path / name, columns=PairColumns("gold", "a", "b"))
-    assert (pairs.gold.tolist(), pairs.first, pairs.second) == ([0.5, 1.0], ['p "q"', "t"], ["x", "z"])
+    assert (pairs.gold.tolist(), pairs.first, pairs.second) == (
+        [0.5, 1.0],
+        ['p "q"', "t"],
+        ["x", "z"],
+    )
 
 
 def test_several_files_are_one_task(tmp_path: Path) -> None:
@@ -65,11 +76,23 @@ def test_several_files_are_one_task(tmp_path: Path) -> None:
         ("a.tsv", "1\ta\tb\ninf\tc\td\n", r"a.tsv: line 2: score is 'inf'"),
         ("a.tsv", "1\ta\tb\n2\t \td\n", r"a.tsv: row 2: column 'first sentence' is ' '"),
         ("a.tsv", "\ta\tb\n\tc\td\n", r"task: none of its 2 pairs"),
-        ("a.tsv", "3\ta\tb\n3.0\tc\td\n", r"task: every scored pair has the score 3; a correlation needs two scores"),
+        (
+            "a.tsv",
+            "3\ta\tb\n3.0\tc\td\n",
+            r"task: every scored pair has the score 3; a correlation needs two scores",
+        ),
         ("a.csv", "score,sentence1,sentence2\n1,a,b\nx,c,d\n", r"a.csv: row 2: score is 'x'"),
         ("a.csv", "score,sentence1,sentence2\n1,a,\n", r"a.csv: row 1: column 'sentence2' is ''"),
-        ("a.jsonl", '{"score": true, "sentence1": "a", "sentence2": "b"}\n', r"a.jsonl: row 1: score is True"),
-        ("a.jsonl", '{"score": 1, "sentence1": "a"}\n', r"a.jsonl: line 1: column 'sentence2' is missing"),
+        (
+            "a.jsonl",
+            '{"score": true, "sentence1": "a", "sentence2": "b"}\n',
+            r"a.jsonl: row 1: score is True",
+        ),
+        (
+            "a.jsonl",
+            '{"score": 1, "sentence1": "a"}\n',
+            r"a.jsonl: line 1: column 'sentence2' is missing",
+        ),
     ],
 )
 def test_invalid_pairs_are_rejected(name: str, content: str, message: str, tmp_path: Path) -> None:

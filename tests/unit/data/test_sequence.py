@@ -15,7 +15,9 @@ def test_data_sets_follow_each_other(sequence_prepared: Prepared) -> None:
     sentences = sequence_prepared.sequence
     parts = {name: part.sentences for name, part in sequence_prepared.parts.items()}
     assert sentences.names == ("sentiment", "length")
-    assert sentences.label_names == [f"{name}/{label}" for name, part in parts.items() for label in part.label_names]
+    assert sentences.label_names == [
+        f"{name}/{label}" for name, part in parts.items() for label in part.label_names
+    ]
     for number, (name, part) in enumerate(parts.items()):
         ids = sentences.starts[number] + np.arange(len(part))
         assert sentences.texts(ids) == part.texts(np.arange(len(part)))
@@ -24,7 +26,9 @@ def test_data_sets_follow_each_other(sequence_prepared: Prepared) -> None:
         named = {sentences.label_names[label] for label in sentences.labels[ids]}
         assert named == {f"{name}/{part.label_names[label]}" for label in part.labels}
         embeddings = sequence_prepared.reference_embeddings.document[ids]
-        np.testing.assert_array_equal(embeddings, sequence_prepared.parts[name].reference_embeddings.document[:])
+        np.testing.assert_array_equal(
+            embeddings, sequence_prepared.parts[name].reference_embeddings.document[:]
+        )
     mixed = np.array([len(sentences) - 1, 0, sentences.starts[1]])
     assert sentences.texts(mixed) == [sentences.texts([int(number)])[0] for number in mixed]
 
@@ -34,7 +38,9 @@ def test_means_over_queries_are_means_over_data_sets(sequence_prepared: Prepared
     assert isinstance(evaluation, SequenceSet)
     num_queries = min(NUM_TEST.values())
     assert [len(task.queries) for task in evaluation.tasks.values()] == [num_queries, num_queries]
-    assert sequence_prepared.sentences.num_queries("test") == 2 * num_queries == evaluation.num_scored
+    assert (
+        sequence_prepared.sentences.num_queries("test") == 2 * num_queries == evaluation.num_scored
+    )
     means = [task.reference_scores.mean("polarity") for task in evaluation.tasks.values()]
     assert np.isclose(evaluation.reference_scores.mean("polarity"), np.mean(means))
 

@@ -30,7 +30,9 @@ def without_checksum(report: Report) -> Report:
 
 
 @given(LENGTHS, st.data())
-def test_sharded_array_equals_the_concatenated_array(lengths: list[int], data: st.DataObject) -> None:
+def test_sharded_array_equals_the_concatenated_array(
+    lengths: list[int], data: st.DataObject
+) -> None:
     split = parts(lengths, 3)
     whole = np.concatenate(split)
     sharded = ShardedArray(lengths, lambda number: split[number])
@@ -60,7 +62,9 @@ def write_all(shards: ShardSet, split: list[npt.NDArray[np.int32]]) -> list[dict
         lists = pa.array([row.tolist()[: len(row) - 1] for row in rows], pa.list_(pa.int32()))
         halves = rows.astype(np.float32)[:, :, None] / 2
         facts = {"total": int(rows.sum())}
-        reports.append(shards.write(number, Shard({"rows": rows, "halves": halves, "lists": lists}, facts)))
+        reports.append(
+            shards.write(number, Shard({"rows": rows, "halves": halves, "lists": lists}, facts))
+        )
     return reports
 
 
@@ -108,8 +112,12 @@ def test_damaged_shard_is_reported(store: Store, is_missing: bool) -> None:
     path.unlink() if is_missing else path.write_bytes(content[:-8])
     column = open_array(artifact.folder, "rows")
     assert column[:4].shape == (4, 3)
-    problem = "is missing" if is_missing else f"has {len(content) - 8} bytes instead of {len(content)}"
-    with pytest.raises(InputError, match=f"00001-of-00002.arrow: {problem}; remove the folder .* and prepare again"):
+    problem = (
+        "is missing" if is_missing else f"has {len(content) - 8} bytes instead of {len(content)}"
+    )
+    with pytest.raises(
+        InputError, match=f"00001-of-00002.arrow: {problem}; remove the folder .* and prepare again"
+    ):
         column[:]
 
 

@@ -64,7 +64,9 @@ def names(source: str | Path, root: str | Path) -> list[str]:
         ("/deep/_*/*.csv", ["deep/_tmp/e.csv"]),
     ],
 )
-def test_files_folders_and_globs_are_sorted_by_name(tree: Path, source: str, expected: list[str]) -> None:
+def test_files_folders_and_globs_are_sorted_by_name(
+    tree: Path, source: str, expected: list[str]
+) -> None:
     assert names(f"{tree}{source}", tree) == expected
     assert names(f"file://{tree}{source}", f"file://{tree}") == expected
     memory = fsspec.filesystem("memory")
@@ -83,14 +85,24 @@ def test_links_to_folders_are_followed_without_loops_or_repeats(
     base = tmp_path / "base"
     (base / "itself.csv").symlink_to(base / "itself.csv")
     (base / "dead.csv").symlink_to(base / "gone.csv")
-    links = {"loop": base, "another": base, "deep/loop": base / "deep", "link": tmp_path / "elsewhere"}
+    links = {
+        "loop": base,
+        "another": base,
+        "deep/loop": base / "deep",
+        "link": tmp_path / "elsewhere",
+    }
     for link, target in links.items():
         (base / link).symlink_to(target)
     monkeypatch.chdir(base)
     assert [file.name for file in list_files("*.csv")] == ["a.csv"]
     for place in (str(base), f"file://{base}"):
         assert names(f"{place}/**/*.csv", place) == ["a.csv", "deep/d.csv", "link/e.csv"]
-        assert names(f"{place}/*/*.csv", place) == ["another/a.csv", "deep/d.csv", "link/e.csv", "loop/a.csv"]
+        assert names(f"{place}/*/*.csv", place) == [
+            "another/a.csv",
+            "deep/d.csv",
+            "link/e.csv",
+            "loop/a.csv",
+        ]
 
 
 def test_a_folder_comes_before_deeper_links_to_it(tmp_path: Path) -> None:
@@ -103,7 +115,9 @@ def test_a_folder_comes_before_deeper_links_to_it(tmp_path: Path) -> None:
     files = ["a/c/other.csv", "b/d/x.csv", "data/y/z.csv", "odd**name.csv"]
     assert names(f"{place}/**/*.csv", place) == files
     assert names(f"{place}/**/d/*.csv", place) == ["b/d/x.csv"]
-    assert [Path(file.name).name for file in list_files(f"{place}/odd**name.csv")] == ["odd**name.csv"]
+    assert [Path(file.name).name for file in list_files(f"{place}/odd**name.csv")] == [
+        "odd**name.csv"
+    ]
 
 
 def test_file_name_that_is_not_utf8_is_rejected(tmp_path: Path) -> None:
@@ -114,7 +128,9 @@ def test_file_name_that_is_not_utf8_is_rejected(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("source", ["x[z-a].csv", "~nobody-of-this-name/x.csv", "folder/x**.csv"])
-def test_patterns_without_files_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+def test_patterns_without_files_are_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match=re.escape(source)):
         sources.pieces(source)
@@ -124,7 +140,11 @@ def test_uri_of_a_folder_may_contain_spaces(tmp_path: Path) -> None:
     folder = tmp_path / "two words"
     folder.mkdir()
     (folder / "a b%20.csv").write_text("text,label\nx,0\ny,1\n")
-    for source in (f"file://{tmp_path}/two%20words", f"file://{tmp_path}/two%20words/*.csv", str(folder)):
+    for source in (
+        f"file://{tmp_path}/two%20words",
+        f"file://{tmp_path}/two%20words/*.csv",
+        str(folder),
+    ):
         batches = list(sources.read(source))
         assert [text for batch in batches for text in batch.texts] == ["x", "y"]
 
@@ -132,7 +152,9 @@ def test_uri_of_a_folder_may_contain_spaces(tmp_path: Path) -> None:
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(
-        st.sampled_from(["*", "?", "[ab]", "[!a]", "a", "b", ".csv", "deep/", "*/", "**/"]), min_size=1, max_size=5
+        st.sampled_from(["*", "?", "[ab]", "[!a]", "a", "b", ".csv", "deep/", "*/", "**/"]),
+        min_size=1,
+        max_size=5,
     )
 )
 def test_globs_match_like_pathlib(tree: Path, parts: list[str]) -> None:
@@ -140,7 +162,9 @@ def test_globs_match_like_pathlib(tree: Path, parts: list[str]) -> None:
     if "**" in pattern.replace("/**/", "/").removeprefix("**/") or pattern.endswith("/"):
         return  # ** within a name, which pathlib rejects
     expected = {path.relative_to(tree).as_posix() for path in tree.glob(pattern) if path.is_file()}
-    visible = sorted(name for name in expected if not any(part[0] in "_." for part in name.split("/")))
+    visible = sorted(
+        name for name in expected if not any(part[0] in "_." for part in name.split("/"))
+    )
     if visible:
         assert names(f"{tree}/{pattern}", tree) == visible
     else:
@@ -169,14 +193,21 @@ def test_list_is_read_in_order_with_rows_counted_per_file(tmp_path: Path) -> Non
 
 def test_glob_may_mix_formats_but_every_file_needs_both_columns(tmp_path: Path) -> None:
     (tmp_path / "1.csv").write_bytes(ROW)
-    pq.write_table(pa.table({"label": [True, False], "more": [1, 2], "text": ["b", "c"]}), tmp_path / "2.parquet")
+    pq.write_table(
+        pa.table({"label": [True, False], "more": [1, 2], "text": ["b", "c"]}),
+        tmp_path / "2.parquet",
+    )
     labels = [label for batch in sources.read(str(tmp_path / "*")) for label in batch.labels]
     assert labels == ["1", "true", "false"]
     pq.write_table(pa.table({"label": [1], "sentence": ["d"]}), tmp_path / "3.parquet")
-    with pytest.raises(InputError, match="3.parquet: column 'text' is missing; columns: 'label', 'sentence'"):
+    with pytest.raises(
+        InputError, match="3.parquet: column 'text' is missing; columns: 'label', 'sentence'"
+    ):
         list(sources.read(str(tmp_path / "*")))
     pq.write_table(pa.table({"label": [1], "text": [4.5]}), tmp_path / "3.parquet")
-    with pytest.raises(InputError, match="3.parquet: row 1: column 'text' is 4.5 .float.; allowed: a string"):
+    with pytest.raises(
+        InputError, match="3.parquet: row 1: column 'text' is 4.5 .float.; allowed: a string"
+    ):
         list(sources.read(str(tmp_path)))
     (tmp_path / "notes.md").write_text("x")
     with pytest.raises(InputError, match=r"notes.md: suffix '.md' is unknown"):
@@ -214,7 +245,9 @@ def test_touched_or_removed_file_is_rejected(tmp_path: Path) -> None:
         list(sources.read_pieces(listed))
 
 
-def test_fingerprint_of_many_files_reads_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fingerprint_of_many_files_reads_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in "ab":
         (tmp_path / f"{name}.csv").write_bytes(ROW)
 
@@ -238,15 +271,25 @@ def test_fingerprint_of_many_files_reads_none(tmp_path: Path, monkeypatch: pytes
 
 
 @given(
-    num_rows=st.integers(0, 60), rows_per_group=st.integers(1, 20), share_bytes=st.integers(0, 3000), bad=st.integers(0)
+    num_rows=st.integers(0, 60),
+    rows_per_group=st.integers(1, 20),
+    share_bytes=st.integers(0, 3000),
+    bad=st.integers(0),
 )
 @settings(max_examples=50, deadline=None)
 def test_row_groups_of_a_large_file_are_shared_out(
-    tmp_path_factory: pytest.TempPathFactory, num_rows: int, rows_per_group: int, share_bytes: int, bad: int
+    tmp_path_factory: pytest.TempPathFactory,
+    num_rows: int,
+    rows_per_group: int,
+    share_bytes: int,
+    bad: int,
 ) -> None:
     path = tmp_path_factory.mktemp("large") / "large.parquet"
     table = pa.table(
-        {"text": pa.array([f"text {row}" for row in range(num_rows)], pa.string()), "label": [1] * num_rows}
+        {
+            "text": pa.array([f"text {row}" for row in range(num_rows)], pa.string()),
+            "label": [1] * num_rows,
+        }
     )
     pq.write_table(table, path, row_group_size=rows_per_group)
     with pytest.MonkeyPatch.context() as patch:
@@ -292,8 +335,12 @@ def test_a_thousand_parquet_files_in_a_bucket(server: S3Server, tmp_path: Path) 
         table = pa.table({"text": [f"text {number} {row}" for row in range(3)], "label": [0, 1, 2]})
         sink = pa.BufferOutputStream()
         pq.write_table(table, sink)
-        connection = http.client.HTTPConnection("127.0.0.1", server.port)  # faster than a client of S3
-        connection.request("PUT", f"/{BUCKET}/many/part%20{number:04}.parquet", sink.getvalue().to_pybytes())
+        connection = http.client.HTTPConnection(
+            "127.0.0.1", server.port
+        )  # faster than a client of S3
+        connection.request(
+            "PUT", f"/{BUCKET}/many/part%20{number:04}.parquet", sink.getvalue().to_pybytes()
+        )
         assert connection.getresponse().status == 200
         connection.close()
     client.put_object(Bucket=BUCKET, Key="many/_SUCCESS", Body=b"")

@@ -74,10 +74,20 @@ BREAKS = {"\t", "\n", "\r"}  # not allowed in quoted cells of a TSV file
     [
         ("t.csv", lambda f, p: f.to_csv(p, index=False)),
         ("t.csv.gz", lambda f, p: f.to_csv(p, index=False)),
-        ("t.csv.zst", lambda f, p: p.write_bytes(pa.compress(f.to_csv(index=False).encode(), "zstd", asbytes=True))),
+        (
+            "t.csv.zst",
+            lambda f, p: p.write_bytes(
+                pa.compress(f.to_csv(index=False).encode(), "zstd", asbytes=True)
+            ),
+        ),
         ("t.TSV", lambda f, p: f.to_csv(p, index=False, sep="\t")),
         ("t.jsonl", lambda f, p: f.to_json(p, orient="records", lines=True)),
-        ("t.ndjson.bz2", lambda f, p: p.write_bytes(bz2.compress(f.to_json(orient="records", lines=True).encode()))),
+        (
+            "t.ndjson.bz2",
+            lambda f, p: p.write_bytes(
+                bz2.compress(f.to_json(orient="records", lines=True).encode())
+            ),
+        ),
         ("t.parquet", lambda f, p: f.to_parquet(p, index=False)),
     ],
 )
@@ -92,14 +102,22 @@ def test_every_format_reads_back_what_pandas_wrote(tmp_path, name, write):
 @pytest.mark.parametrize(
     ("name", "lines", "expected"),
     [
-        ("t.tsv", ['"Great" is not the word\t0'], "row 1: a cell continues after its closing quote"),
+        (
+            "t.tsv",
+            ['"Great" is not the word\t0'],
+            "row 1: a cell continues after its closing quote",
+        ),
         ("t.csv", ['"Great" is not the word,0'], "row 1: a cell continues after its closing quote"),
         (
             "t.tsv",
             ["dull\t0", '"loved it\t1', 'he said"\t1'],
             "row 2 (ends on line 4) has a line break or a tab inside quotes",
         ),
-        ("t.tsv", ['"loved it\t1', "dull\t0"], "row 1: a quote is still open at the end of the file"),
+        (
+            "t.tsv",
+            ['"loved it\t1', "dull\t0"],
+            "row 1: a quote is still open at the end of the file",
+        ),
     ],
 )
 def test_quote_at_the_start_of_a_text_swallows_no_rows(tmp_path, name, lines, expected):
@@ -118,7 +136,9 @@ HEADERS = {
 
 
 @pytest.mark.parametrize("again", HEADERS.values(), ids=HEADERS)
-@pytest.mark.parametrize(("name", "delimiter"), [("t.csv", ","), ("t.tsv", "\t"), ("t.csv.gz", ",")])
+@pytest.mark.parametrize(
+    ("name", "delimiter"), [("t.csv", ","), ("t.tsv", "\t"), ("t.csv.gz", ",")]
+)
 def test_repeated_header_is_rejected(tmp_path, again, name, delimiter):
     content = "text,label\na,1\nb,0\n" + again + "\nc,1\n"
     data = content.replace(",", delimiter).encode()
@@ -127,7 +147,9 @@ def test_repeated_header_is_rejected(tmp_path, again, name, delimiter):
 
 
 def test_repeated_header_with_other_columns_is_rejected(tmp_path):
-    path = put(tmp_path, "id,sentence,class,note\n1,a,x,\n2,b,y,\nnumber,sentence,class,comment\n1,c,x,\n")
+    path = put(
+        tmp_path, "id,sentence,class,note\n1,a,x,\n2,b,y,\nnumber,sentence,class,comment\n1,c,x,\n"
+    )
     assert "row 3 (ends on line 4) repeats the header" in error_of(path, "sentence", "class")
 
 
@@ -141,12 +163,20 @@ def test_text_may_equal_a_column_name(tmp_path):
 
 
 @settings(deadline=None, max_examples=50)
-@given(st.lists(st.tuples(TEXTS, st.sampled_from("ab")), min_size=1), st.sampled_from([",", "\t"]), st.booleans())
+@given(
+    st.lists(st.tuples(TEXTS, st.sampled_from("ab")), min_size=1),
+    st.sampled_from([",", "\t"]),
+    st.booleans(),
+)
 def test_csv_reads_back_any_text(tmp_path_factory, written, delimiter, quote_all):
     if delimiter == "\t":
-        written = [(text.translate(dict.fromkeys(map(ord, BREAKS), "x")), label) for text, label in written]
+        written = [
+            (text.translate(dict.fromkeys(map(ord, BREAKS), "x")), label) for text, label in written
+        ]
     buffer = io.StringIO()
-    writer = csv.writer(buffer, delimiter=delimiter, quoting=csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL)
+    writer = csv.writer(
+        buffer, delimiter=delimiter, quoting=csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL
+    )
     writer.writerows([("text", "label"), *written])
     name = {",": "t.csv", "\t": "t.tsv"}[delimiter]
     assert rows(put(tmp_path_factory.mktemp("csv"), buffer.getvalue(), name)) == tuple(
@@ -157,7 +187,9 @@ def test_csv_reads_back_any_text(tmp_path_factory, written, delimiter, quote_all
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.tuples(TEXTS, st.integers()), min_size=1), st.booleans())
 def test_json_lines_read_back_any_text(tmp_path_factory, written, ascii):
-    lines = [json.dumps({"text": text, "label": label}, ensure_ascii=ascii) for text, label in written]
+    lines = [
+        json.dumps({"text": text, "label": label}, ensure_ascii=ascii) for text, label in written
+    ]
     path = put(tmp_path_factory.mktemp("jsonl"), "\n".join(lines), "t.jsonl")
     assert rows(path) == ([text for text, _ in written], [str(label) for _, label in written])
 
@@ -184,13 +216,19 @@ def test_rows_are_numbered_across_batches(tmp_path):
     count = 2 * files.BLOCK_ROWS + 3
     path = put(tmp_path, "text,label\n" + "".join(f"t{i},{i % 2}\n" for i in range(count)))
     batches = list(sources.read(str(path)))
-    assert [batch.first_row for batch in batches] == [1, files.BLOCK_ROWS + 1, 2 * files.BLOCK_ROWS + 1]
+    assert [batch.first_row for batch in batches] == [
+        1,
+        files.BLOCK_ROWS + 1,
+        2 * files.BLOCK_ROWS + 1,
+    ]
     assert sum(len(batch.texts) for batch in batches) == count
     assert batches[1].texts[0] == f"t{files.BLOCK_ROWS}"
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path):
-    small, large = (put(tmp_path, "text,label\n" + f"{'x' * 500},1\n" * n, f"{n}.csv") for n in (20_000, 80_000))
+    small, large = (
+        put(tmp_path, "text,label\n" + f"{'x' * 500},1\n" * n, f"{n}.csv") for n in (20_000, 80_000)
+    )
 
     def peak(path):
         tracemalloc.start()
@@ -219,7 +257,10 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
         (["007", "1.10", "e5", "--1", "0e1", "1e5"], ["007", "1.10", "e5", "--1", "0e1", "1e5"]),
         (["cafe\u0301", "\u00a0caf\u00e9\u200b", "\ufeffcaf\u00e9 "], ["caf\u00e9"] * 3),
         ([True, False], ["true", "false"]),
-        ([" spam ", "True", "2.0", "2.50", "+1", "-1.0", "1+"], ["spam", "true", "2", "2.50", "1", "-1", "1+"]),
+        (
+            [" spam ", "True", "2.0", "2.50", "+1", "-1.0", "1+"],
+            ["spam", "true", "2", "2.50", "1", "-1", "1+"],
+        ),
         ([Decimal("1.00"), Decimal("0.50")], ["1", "0.50"]),
         (pd.Categorical(["x", "y", "x"]), ["x", "y", "x"]),
         (np.array([3, 200], np.uint8), ["3", "200"]),
@@ -286,7 +327,11 @@ def test_labels_do_not_depend_on_the_format(tmp_path):
         ("t.csv", "text,label\na,1\n,1\n", "row 2: column 'text' is ''"),
         ("t.csv", "text,label\na,1\n \t ,1\n", "row 2: column 'text' is ' \\t '"),
         ("t.csv", "text,label\na,\n", "row 1: column 'label' is ''"),
-        ("t.csv", "text,label\na,1\n\nb,1,2\n", "row 2 (ends on line 4) has 3 fields; the header has 2"),
+        (
+            "t.csv",
+            "text,label\na,1\n\nb,1,2\n",
+            "row 2 (ends on line 4) has 3 fields; the header has 2",
+        ),
         (
             "t.csv",
             'text,label\na,1\n"b,1\nc,2\n',
@@ -301,7 +346,11 @@ def test_labels_do_not_depend_on_the_format(tmp_path):
         ("t.csv", b"text,label\na,1\ncaf\xe9,1\n", "line 3: byte 0xe9 is not UTF-8"),
         ("t.csv", b"t\xe9xt,label\na,1\n", "line 1: byte 0xe9 is not UTF-8"),
         ("t.csv", "text,label\na,1\n".encode("utf-16"), "line 1: byte 0xff is not UTF-8"),
-        ("t.jsonl", b'{"text": "a", "label": 1}\n\n{"text": "\xff", "label": 1}', "line 3: byte 0xff is not UTF-8"),
+        (
+            "t.jsonl",
+            b'{"text": "a", "label": 1}\n\n{"text": "\xff", "label": 1}',
+            "line 3: byte 0xff is not UTF-8",
+        ),
         ("t.jsonl", '{"text": "a", "label": 1}\n{"text": "b", "lab', "line 2: invalid JSON"),
         ("t.jsonl", '[\n{"text": "a", "label": 1}]', "line 1: invalid JSON"),
         ("t.jsonl", '["a", 1]', 'line 1: the JSON value is ["a", 1]; allowed: an object'),
@@ -312,20 +361,32 @@ def test_labels_do_not_depend_on_the_format(tmp_path):
         ),
         ("t.jsonl", '{"text": null, "label": 1}', "row 1: column 'text' is missing"),
         ("t.jsonl", '{"text": NaN, "label": 1}', "row 1: column 'text' is missing"),
-        ("t.jsonl", '{"text": ["a"], "label": 1}', "row 1: column 'text' is ['a'] (list); allowed: a string"),
+        (
+            "t.jsonl",
+            '{"text": ["a"], "label": 1}',
+            "row 1: column 'text' is ['a'] (list); allowed: a string",
+        ),
         (
             "t.jsonl",
             '{"text": "a", "label": 1}\n{"text": "\\ud83d", "label": 1}',
             "row 2: column 'text' contains '\\ud83d'",
         ),
-        ("t.jsonl", '{"text": "a", "label": "\\ud83d"}', "row 1: column 'label' contains '\\ud83d'"),
+        (
+            "t.jsonl",
+            '{"text": "a", "label": "\\ud83d"}',
+            "row 1: column 'label' contains '\\ud83d'",
+        ),
         ("t.jsonl", '{"text": "a", "label": null}', "row 1: column 'label' is None"),
         ("t.jsonl", '{"text": "a", "label": NaN}', "row 1: column 'label' is nan"),
         ("t.jsonl", '{"text": "a", "label": [1]}', "row 1: column 'label' is [1]"),
         ("t.parquet", "", "cannot be read"),
         ("t.parquet", "text,label\na,1\n", "cannot be read"),
         ("t.csv.gz", "text,label\na,1\n", "cannot be read"),
-        ("t.csv.gz", gzip.compress(b"text,label\n" + b"a,1\n" * 9999, mtime=0)[:-20], "cannot be read"),
+        (
+            "t.csv.gz",
+            gzip.compress(b"text,label\n" + b"a,1\n" * 9999, mtime=0)[:-20],
+            "cannot be read",
+        ),
         ("t.xlsx", "", "suffix '.xlsx' is unknown; allowed: .csv, .tsv"),
         ("t.json.gz", "", "suffix '.json.gz' is unknown"),
         ("t.parquet.gz", "", "suffix '.parquet.gz' is unknown"),
@@ -354,7 +415,9 @@ def test_bad_parquet_columns_are_rejected(tmp_path):
     broken = pa.Array.from_buffers(pa.string(), 2, pa.array([b"a", b"\xff"]).buffers())
     pq.write_table(pa.table({"text": broken, "label": [0, 1]}), path)
     assert "row 2: column 'text' is not UTF-8: b'\\xff'" in error_of(path)
-    pq.write_table(pa.table({"text": pa.array([], pa.string()), "label": pa.array([], pa.int8())}), path)
+    pq.write_table(
+        pa.table({"text": pa.array([], pa.string()), "label": pa.array([], pa.int8())}), path
+    )
     assert "no rows" in error_of(path)
 
 
@@ -365,7 +428,9 @@ def test_missing_files_and_bad_names_are_rejected(tmp_path):
     assert "no such file" in error_of("file:///nowhere/none.csv")
     assert "no such file" in error_of("memory://nowhere/none.csv")
     assert "nosuchscheme" in error_of("nosuchscheme://bucket/none.csv")
-    assert "text_column and label_column are both 'text'" in error_of(put(tmp_path, "text\na"), "text", "text")
+    assert "text_column and label_column are both 'text'" in error_of(
+        put(tmp_path, "text\na"), "text", "text"
+    )
     with pytest.raises(InputError, match="no such file"):
         sources.pieces(str(tmp_path / "none.csv"))
 
@@ -378,14 +443,26 @@ def test_uris_open_through_pyarrow_and_fsspec(tmp_path):
     spaced = put(tmp_path, content, "with space.csv")
     parquet = tmp_path / "t.parquet"
     pq.write_table(pa.table({"text": ["a", "b"], "label": [1, 2]}), parquet)
-    for uri in (f"file://{path}", "memory://raysweep-test/data.csv", f"file://{spaced}", f"file://{parquet}"):
+    for uri in (
+        f"file://{path}",
+        "memory://raysweep-test/data.csv",
+        f"file://{spaced}",
+        f"file://{parquet}",
+    ):
         assert rows(uri) == (["a", "b"], ["1", "2"])
     assert fingerprint(f"file://{path}") == hashlib.sha256(content).hexdigest()
 
 
 def test_fingerprint_depends_on_content_only(tmp_path):
-    one, two = put(tmp_path, "text,label\na,1\n", "1.csv"), put(tmp_path, "text,label\na,1\n", "2.csv")
-    assert fingerprint(str(one)) == fingerprint(str(two)) == hashlib.sha256(one.read_bytes()).hexdigest()
+    one, two = (
+        put(tmp_path, "text,label\na,1\n", "1.csv"),
+        put(tmp_path, "text,label\na,1\n", "2.csv"),
+    )
+    assert (
+        fingerprint(str(one))
+        == fingerprint(str(two))
+        == hashlib.sha256(one.read_bytes()).hexdigest()
+    )
     assert fingerprint("demo") == fingerprint("demo") != fingerprint("demo", split="test")
 
 
@@ -394,7 +471,9 @@ def test_demo_is_a_source():
     assert rows("demo") == ([row.text for row in train], [row.label for row in train])
     assert rows("demo", split="test")[0] == [row.text for row in test]
     sources.check("demo")
-    assert error_of("demo", split="validation") == "demo: split is 'validation'; allowed: train, test"
+    assert (
+        error_of("demo", split="validation") == "demo: split is 'validation'; allowed: train, test"
+    )
 
 
 @pytest.mark.parametrize(
@@ -465,7 +544,9 @@ def test_hub_datasets_are_read_with_their_label_names(tmp_path, monkeypatch):
         {"sentence": datasets.Value("string"), "label": datasets.ClassLabel(names=["neg", "pos"])}
     )
     for split, labels in (("train", [1, 0]), ("test", [-1, 0])):
-        table = datasets.Dataset.from_dict({"sentence": ["good", "bad"], "label": labels}, features=features)
+        table = datasets.Dataset.from_dict(
+            {"sentence": ["good", "bad"], "label": labels}, features=features
+        )
         (tmp_path / "reviews").mkdir(exist_ok=True)
         table.to_parquet(str(tmp_path / "reviews" / f"{split}.parquet"))
     assert rows("hub:reviews", "sentence") == (["good", "bad"], ["pos", "neg"])
@@ -474,8 +555,12 @@ def test_hub_datasets_are_read_with_their_label_names(tmp_path, monkeypatch):
     assert "column 'text' is missing; columns: 'sentence', 'label'" in error_of("hub:reviews")
     assert "validation" in error_of("hub:reviews:validation", "sentence")
     assert len(fingerprint("hub:reviews", "sentence")) == 64
-    narrow = datasets.Features({"sentence": datasets.Value("string"), "label": datasets.Value("float32")})
-    table = datasets.Dataset.from_dict({"sentence": ["good", "bad"], "label": [0.1, -0.0]}, features=narrow)
+    narrow = datasets.Features(
+        {"sentence": datasets.Value("string"), "label": datasets.Value("float32")}
+    )
+    table = datasets.Dataset.from_dict(
+        {"sentence": ["good", "bad"], "label": [0.1, -0.0]}, features=narrow
+    )
     (tmp_path / "scores").mkdir()
     table.to_parquet(str(tmp_path / "scores" / "train.parquet"))
     assert rows("hub:scores", "sentence")[1] == ["0.1", "0"]
@@ -552,7 +637,9 @@ def test_damaged_remote_file_is_not_retried(monkeypatch: pytest.MonkeyPatch) -> 
         assert not isinstance(raised.value, StorageError)
 
 
-def test_large_file_is_hashed_again_only_after_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_file_is_hashed_again_only_after_a_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sources, "LARGE_BYTES", 10)
     monkeypatch.setenv("RAYSWEEP_CACHE_DIR", str(tmp_path / "cache"))
     path = put(tmp_path, "text,label\na,1\n")
@@ -594,7 +681,9 @@ def test_any_columns_are_read_unchanged(name: str, tmp_path: Path) -> None:
     assert sources.column_names(piece) == list(frame)
     for columns in (("last",), ("last", "first"), ("number", "last", "first")):
         (block,) = sources.read_values(piece, columns)
-        texts = {column: list(map(str, values)) for column, values in zip(columns, block, strict=True)}
+        texts = {
+            column: list(map(str, values)) for column, values in zip(columns, block, strict=True)
+        }
         assert texts == {column: frame[column].astype(str).tolist() for column in columns}
 
 
@@ -607,8 +696,12 @@ def test_lines_and_columns_of_odd_files(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"wrong.tsv: line 2: byte 0xff is not UTF-8"):
         list(sources.lines(piece))
     (piece,) = sources.pieces(str(put(tmp_path, "[1]", "wrong.jsonl")))
-    with pytest.raises(InputError, match=r"wrong.jsonl: line 1: the JSON value is .1.; allowed: an object"):
+    with pytest.raises(
+        InputError, match=r"wrong.jsonl: line 1: the JSON value is .1.; allowed: an object"
+    ):
         sources.column_names(piece)
     (demo_piece,) = sources.pieces("demo")
     assert sources.column_names(demo_piece) == ["text", "label"]
-    assert next(sources.read_values(demo_piece, ("anything",))) == ([row.text for row in demo.generate()[0]],)
+    assert next(sources.read_values(demo_piece, ("anything",))) == (
+        [row.text for row in demo.generate()[0]],
+    )

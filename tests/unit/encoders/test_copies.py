@@ -103,11 +103,15 @@ def downloads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def test_encoder_in_a_bucket_equals_its_local_folder(server: S3Server, tiny_encoder: str, downloads: list[str]) -> None:
+def test_encoder_in_a_bucket_equals_its_local_folder(
+    server: S3Server, tiny_encoder: str, downloads: list[str]
+) -> None:
     upload(Path(tiny_encoder), "models/tiny")
     config = EncoderConfig(name=server.uri("models/tiny/"))
     source = locate(config)
-    assert source.identity == locate(EncoderConfig(name=tiny_encoder)).identity, "artifacts are shared"
+    assert source.identity == locate(EncoderConfig(name=tiny_encoder)).identity, (
+        "artifacts are shared"
+    )
     assert source.folder.name == "tiny"
     assert np.array_equal(embed(config), embed(EncoderConfig(name=tiny_encoder)))
     assert len(downloads) == len(set(downloads)), "each file was downloaded once"
@@ -116,7 +120,14 @@ def test_encoder_in_a_bucket_equals_its_local_folder(server: S3Server, tiny_enco
 def test_only_needed_objects_are_downloaded(server: S3Server, tmp_path: Path) -> None:
     upload(write_files(tmp_path / "model"), "models/console")
     client = boto3.client("s3")
-    for name in ("", "1_Pooling/", ".git/config", "onnx/model.onnx", "tf_model.h5", "openvino/openvino_model.bin"):
+    for name in (
+        "",
+        "1_Pooling/",
+        ".git/config",
+        "onnx/model.onnx",
+        "tf_model.h5",
+        "openvino/openvino_model.bin",
+    ):
         client.put_object(Bucket=BUCKET, Key=f"models/console/{name}", Body=b"")
     folder = locate(EncoderConfig(name=server.uri("models/console"))).folder
     assert list_files(folder) == list_files(tmp_path / "model")
@@ -129,7 +140,10 @@ def test_only_needed_objects_are_downloaded(server: S3Server, tmp_path: Path) ->
         (f"s3://{BUCKET}/models/text", ["no model in this folder", "modules.json", "config.json"]),
         (f"s3://{BUCKET}", ["no model in this folder"]),
         ("s3://no-such-bucket/model", ["NoSuchBucket"]),
-        (f"s3://{BUCKET}/model?endpoint_override=127.0.0.1%3A9&scheme=http", ["cannot be downloaded", "127.0.0.1:9"]),
+        (
+            f"s3://{BUCKET}/model?endpoint_override=127.0.0.1%3A9&scheme=http",
+            ["cannot be downloaded", "127.0.0.1:9"],
+        ),
     ],
 )
 def test_unusable_uri_is_rejected(
@@ -146,27 +160,48 @@ def test_unusable_uri_is_rejected(
 
 @pytest.mark.parametrize("flag", ["--model", "--reference"])
 @pytest.mark.parametrize(
-    ("name", "problem"), [("https://host/model", "https://"), ("s3://", "bucket"), ("s3://ID:SECRET@bucket/m", "key")]
+    ("name", "problem"),
+    [("https://host/model", "https://"), ("s3://", "bucket"), ("s3://ID:SECRET@bucket/m", "key")],
 )
-def test_invalid_uri_on_the_command_line_is_rejected(flag: str, name: str, problem: str, tmp_path: Path) -> None:
+def test_invalid_uri_on_the_command_line_is_rejected(
+    flag: str, name: str, problem: str, tmp_path: Path
+) -> None:
     arguments = {"--model": "demo", "--train": "a.csv", "--test": "b.csv", flag: name}
-    done = raysweep_here(tmp_path, "evaluate", *(word for pair in arguments.items() for word in pair))
+    done = raysweep_here(
+        tmp_path, "evaluate", *(word for pair in arguments.items() for word in pair)
+    )
     assert done.returncode == 2
     assert flag in done.stderr and problem in done.stderr
     assert "SECRET" not in done.stderr
 
 
 def test_invalid_uri_in_a_sweep_is_rejected_with_its_key(tmp_path: Path) -> None:
-    arguments = ("smoke", "--examples.experts", "[{name: 'ftp://host/model'}]", "--storage.runs", "runs")
+    arguments = (
+        "smoke",
+        "--examples.experts",
+        "[{name: 'ftp://host/model'}]",
+        "--storage.runs",
+        "runs",
+    )
     done = raysweep_here(tmp_path, "run", *arguments)
     assert done.returncode == 2
-    assert "examples.experts" in done.stderr and "ftp://" in done.stderr and "s3://BUCKET/PREFIX" in done.stderr
+    assert (
+        "examples.experts" in done.stderr
+        and "ftp://" in done.stderr
+        and "s3://BUCKET/PREFIX" in done.stderr
+    )
 
 
-@pytest.mark.parametrize(("name", "extra"), [("s3://bucket/model", "s3"), ("gs://bucket/model", "gcs")])
-def test_missing_package_is_reported(name: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "extra"), [("s3://bucket/model", "s3"), ("gs://bucket/model", "gcs")]
+)
+def test_missing_package_is_reported(
+    name: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = EncoderConfig(name=name)
-    assert [(need.package, need.extra) for need in packages.needs_of_encoder("model", config)] == [("obstore", extra)]
+    assert [(need.package, need.extra) for need in packages.needs_of_encoder("model", config)] == [
+        ("obstore", extra)
+    ]
     monkeypatch.setitem(sys.modules, "obstore.store", None)
     with pytest.raises(InputError) as caught:
         locate(config)
@@ -191,7 +226,9 @@ def test_worker_loads_the_stored_copy_without_the_hub(
     assert downloads
     num_downloads = len(downloads)
     use_as_new_process(monkeypatch)
-    assert np.array_equal(embed(HUB_ENCODER, identity=HUB_IDENTITY, artifacts=store.location), expected)
+    assert np.array_equal(
+        embed(HUB_ENCODER, identity=HUB_IDENTITY, artifacts=store.location), expected
+    )
     assert len(downloads) == num_downloads, "the node's cache has the copy"
 
 
@@ -234,7 +271,9 @@ def test_copy_in_a_folder_of_artifacts_is_used_in_place(tmp_path: Path, blocked_
     assert source.identity == HUB_IDENTITY
     assert list_files(source.folder) == list_files(folder) | {cache.MANIFEST}
     (listed,) = list_artifacts(store.root)
-    assert listed.is_complete and listed.name == source.folder.name, "raysweep artifacts lists and removes it"
+    assert listed.is_complete and listed.name == source.folder.name, (
+        "raysweep artifacts lists and removes it"
+    )
 
 
 def test_copy_is_stored_once_and_only_if_complete(
@@ -262,7 +301,9 @@ def test_copy_is_stored_once_and_only_if_complete(
     assert len(uploads) == num_uploads == 6
 
 
-def test_folder_on_the_node_has_priority_if_it_is_the_same(tmp_path: Path, server: S3Server) -> None:
+def test_folder_on_the_node_has_priority_if_it_is_the_same(
+    tmp_path: Path, server: S3Server
+) -> None:
     folder = write_files(tmp_path / "model")
     config = EncoderConfig(name=str(folder))
     identity = locate(config).identity
@@ -285,7 +326,12 @@ def test_copies_are_stored_only_for_nodes_that_may_lack_the_encoder(
     server: S3Server, tmp_path: Path, in_bucket: bool, capacity: Capacity, kind: str
 ) -> None:
     folder = write_files(tmp_path / "model")
-    name = {"demo": "demo", "folder": str(folder), "hub": HUB_NAME, "uri": server.uri("models/any")}[kind]
+    name = {
+        "demo": "demo",
+        "folder": str(folder),
+        "hub": HUB_NAME,
+        "uri": server.uri("models/any"),
+    }[kind]
     place = server.uri("policy", tmp_path.name) if in_bucket else str(tmp_path / "artifacts")
     display = ListDisplay()
     models = {EncoderConfig(name=name): ModelSource(folder)}
@@ -300,16 +346,22 @@ def test_copies_are_stored_only_for_nodes_that_may_lack_the_encoder(
         assert not Store(place).root.names()
 
 
-def test_trials_and_prepare_load_the_copy(tiny_prepared: Prepared, tiny_encoder: str, blocked_hub: None) -> None:
+def test_trials_and_prepare_load_the_copy(
+    tiny_prepared: Prepared, tiny_encoder: str, blocked_hub: None
+) -> None:
     prepared = dataclasses.replace(
         tiny_prepared, model={**tiny_prepared.model, "name": HUB_NAME}, model_identity=HUB_IDENTITY
     )
     artifact = prepared.sentences_artifact
-    worker = EncodeWorker(artifact, HUB_ENCODER, HUB_IDENTITY, "tuned", "document", Request(1, 0, 1))
+    worker = EncodeWorker(
+        artifact, HUB_ENCODER, HUB_IDENTITY, "tuned", "document", Request(1, 0, 1)
+    )
     store = Store(artifact.location)
     store_copy(store, Path(tiny_encoder), HUB_IDENTITY, print)
     try:
-        expected = dict(LoadedEncoder.load(EncoderConfig(name=tiny_encoder)).model.named_parameters())
+        expected = dict(
+            LoadedEncoder.load(EncoderConfig(name=tiny_encoder)).model.named_parameters()
+        )
         for model in (worker.model.model, Workbench(prepared, EVALUATION).model):
             weights = dict(model.named_parameters())
             assert weights.keys() == expected.keys()

@@ -42,7 +42,10 @@ def test_order_and_repetition_follow_the_ids(model) -> None:  # type: ignore[no-
 def test_prompt_and_limit_change_the_tokens(model) -> None:  # type: ignore[no-untyped-def]
     prompted = encoder.embed(model, encoder_tokens.tokenize(model, TEXTS, "query: "), np.arange(2))
     assert (
-        np.abs(prompted - model.encode(["query: " + text for text in TEXTS[:2]], normalize_embeddings=True)).max()
+        np.abs(
+            prompted
+            - model.encode(["query: " + text for text in TEXTS[:2]], normalize_embeddings=True)
+        ).max()
         < 1e-5
     )
     short = encoder.load(EncoderConfig(name="demo", max_tokens=8))

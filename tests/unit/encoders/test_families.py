@@ -48,15 +48,21 @@ TARGETS_OF_PAIRS = {
     "float": torch.tensor([1.0, 0.0, 0.7, 0.2, 1.0, -0.5]),
     "class": torch.tensor([1, 0, 1, 0, 0, 1]),
 }
-REFERENCE = torch.nn.functional.normalize(torch.randn(6, 8, generator=torch.Generator().manual_seed(1)))
+REFERENCE = torch.nn.functional.normalize(
+    torch.randn(6, 8, generator=torch.Generator().manual_seed(1))
+)
 
 
 @pytest.fixture(scope="module", params=MODEL_TYPES)
 def config(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleType
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    demo_package: ModuleType,
 ) -> EncoderConfig:
     folder = tmp_path_factory.mktemp(request.param)
-    return EncoderConfig(name=write_random_encoder(request.param, folder, demo_package.get_model_path()))
+    return EncoderConfig(
+        name=write_random_encoder(request.param, folder, demo_package.get_model_path())
+    )
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +85,11 @@ def gradients(model: Any, columns: list[torch.Tensor]) -> dict[str, torch.Tensor
     model.zero_grad()
     cosines = torch.nn.functional.cosine_similarity(*columns[:2])
     (cosines - torch.tensor([1.0, 0.0, -1.0, 0.5, 1.0, 0.0])).square().sum().backward()
-    return {name: value.grad.clone() for name, value in model.named_parameters() if value.grad is not None}
+    return {
+        name: value.grad.clone()
+        for name, value in model.named_parameters()
+        if value.grad is not None
+    }
 
 
 def check_gradients(computed: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
@@ -105,10 +115,18 @@ def test_gradients_of_every_loss_equal_those_of_the_stock_forward_pass(model: An
         schema = EXAMPLES[loss.examples]
         num_columns = len(schema.columns)
         ids = IDS[:, :num_columns]
-        targets = torch.from_numpy(CLASSES) if num_columns == 1 else TARGETS_OF_PAIRS[schema.targets]
+        targets = (
+            torch.from_numpy(CLASSES) if num_columns == 1 else TARGETS_OF_PAIRS[schema.targets]
+        )
         labels = torch.from_numpy(CLASSES[ids])
         own_batch, stock_batch = (
-            Batch(columns[:num_columns], targets, ids, labels, lambda column, ids=ids: REFERENCE[ids[:, column]])
+            Batch(
+                columns[:num_columns],
+                targets,
+                ids,
+                labels,
+                lambda column, ids=ids: REFERENCE[ids[:, column]],
+            )
             for columns in (own, stock)
         )
         module: Any = build(name, loss.defaults, model, width=own[0].shape[1], num_labels=3)
@@ -119,11 +137,16 @@ def test_gradients_of_every_loss_equal_those_of_the_stock_forward_pass(model: An
         )
         torch.testing.assert_close(*values, rtol=1e-4, atol=1e-6, msg=name)
         computed, expected = (
-            torch.autograd.grad(value, [*parameters.values()], retain_graph=True, allow_unused=True) for value in values
+            torch.autograd.grad(value, [*parameters.values()], retain_graph=True, allow_unused=True)
+            for value in values
         )
         check_gradients(
             *(
-                {key: gradient for key, gradient in zip(parameters, found, strict=True) if gradient is not None}
+                {
+                    key: gradient
+                    for key, gradient in zip(parameters, found, strict=True)
+                    if gradient is not None
+                }
                 for found in (computed, expected)
             )
         )
@@ -147,14 +170,22 @@ def layers_in_blocks(model: Any) -> set[str]:
     """Return the linear layers in a block, whose names contain its number."""
     modules = model[0].auto_model.named_modules()
     return {
-        name for name, module in modules if isinstance(module, torch.nn.Linear) and re.search(r"\.\d+\.", f".{name}")
+        name
+        for name, module in modules
+        if isinstance(module, torch.nn.Linear) and re.search(r"\.\d+\.", f".{name}")
     }
 
 
 def test_targets_are_the_linear_layers_of_the_blocks(model: Any) -> None:
     structure = Structure.of(model)
-    linear = [name for name, module in model[0].auto_model.named_modules() if isinstance(module, torch.nn.Linear)]
-    attention, feed_forward, all_linear = (set(structure.adapted_layers(linear, targets)) for targets in TARGETS)
+    linear = [
+        name
+        for name, module in model[0].auto_model.named_modules()
+        if isinstance(module, torch.nn.Linear)
+    ]
+    attention, feed_forward, all_linear = (
+        set(structure.adapted_layers(linear, targets)) for targets in TARGETS
+    )
     assert all_linear == layers_in_blocks(model) == attention | feed_forward
     assert attention == {name for name in all_linear if re.search("att", name, re.IGNORECASE)}
     assert not attention & feed_forward
@@ -173,9 +204,14 @@ def test_adapter_gradients_equal_those_of_peft(model: Any) -> None:
     adapter.attach(model, Structure.of(model), Lora(rank=3, alpha=5.0, targets="all_linear"))
     try:
         assert np.array_equal(encoder.embed_texts(model, TEXTS, "", unit=False), embeddings)
-        parameters, stock_parameters = dict(model.named_parameters()), dict(stock.named_parameters())
+        parameters, stock_parameters = (
+            dict(model.named_parameters()),
+            dict(stock.named_parameters()),
+        )
         adapted = {name for name, parameter in parameters.items() if parameter.requires_grad}
-        assert adapted == {name for name, parameter in stock_parameters.items() if parameter.requires_grad}
+        assert adapted == {
+            name for name, parameter in stock_parameters.items() if parameter.requires_grad
+        }
         with torch.no_grad():
             for name in sorted(adapted):
                 parameters[name].copy_(0.2 * torch.randn(parameters[name].shape))
@@ -210,7 +246,9 @@ def test_exported_encoder_equals_the_trained_one(
     assert np.abs(exported.encode(list(TEXTS)) - expected).max() < 1e-5
 
 
-def kept_bytes(model: Any, checkpoints: BlockCheckpoints | None) -> tuple[int, dict[str, torch.Tensor]]:
+def kept_bytes(
+    model: Any, checkpoints: BlockCheckpoints | None
+) -> tuple[int, dict[str, torch.Tensor]]:
     """Return the bytes that a forward pass keeps for the backward pass, without parameters, and the gradients."""
     parameters = {parameter.data_ptr() for parameter in model.parameters()}
     kept: dict[int, int] = {}
@@ -222,7 +260,9 @@ def kept_bytes(model: Any, checkpoints: BlockCheckpoints | None) -> tuple[int, d
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        columns = embed_columns([TrainedEncoder(model, tokenize(model, TEXTS), checkpoints)] * IDS.shape[1], IDS)
+        columns = embed_columns(
+            [TrainedEncoder(model, tokenize(model, TEXTS), checkpoints)] * IDS.shape[1], IDS
+        )
         num_bytes = sum(kept.values())
     return num_bytes, gradients(model, columns)
 
@@ -247,8 +287,12 @@ def test_checkpointed_blocks_give_the_same_gradients(config: EncoderConfig) -> N
 def test_bf16_weights_equal_rounded_ones(config: EncoderConfig) -> None:
     """Embeddings and an adapter's gradients are those of an fp32 encoder with the rounded matrices."""
     pytest.importorskip("peft")
-    models = [encoder.load(config.model_copy(update={"weights": weights})) for weights in ("bf16", "fp32")]
-    narrow = {name: value for name, value in models[0].named_parameters() if value.dtype == torch.bfloat16}
+    models = [
+        encoder.load(config.model_copy(update={"weights": weights})) for weights in ("bf16", "fp32")
+    ]
+    narrow = {
+        name: value for name, value in models[0].named_parameters() if value.dtype == torch.bfloat16
+    }
     assert len(narrow) >= len(layers_in_blocks(models[1])) - NUM_BLOCKS
     with torch.no_grad():
         for name, value in narrow.items():

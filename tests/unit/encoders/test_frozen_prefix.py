@@ -30,9 +30,17 @@ LENGTHS = (3, 25, 7, 7, 1, 12, 40, 2)  # some longer than ModernBERT's local att
 
 
 @pytest.fixture(scope="module", params=CACHED)
-def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleType) -> Any:
+def model(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    demo_package: ModuleType,
+) -> Any:
     folder = tmp_path_factory.mktemp(request.param)
-    return encoder.load(EncoderConfig(name=write_random_encoder(request.param, folder, demo_package.get_model_path())))
+    return encoder.load(
+        EncoderConfig(
+            name=write_random_encoder(request.param, folder, demo_package.get_model_path())
+        )
+    )
 
 
 def tokens_of(lengths: tuple[int, ...]) -> Tokens:
@@ -47,7 +55,9 @@ def prefix_of(model: Any, level: str, tokens: Tokens, max_bytes: int = 1 << 20) 
 
 
 @pytest.mark.parametrize(("level", "num_blocks"), [("emb+B0", 1), ("emb+B0-1", 2)])
-def test_cached_states_equal_hidden_states_of_transformers(model: Any, level: str, num_blocks: int) -> None:
+def test_cached_states_equal_hidden_states_of_transformers(
+    model: Any, level: str, num_blocks: int
+) -> None:
     tokens = tokens_of(LENGTHS)
     prefix = prefix_of(model, level, tokens)
     ids = np.array([6, 0, 3, 4, 6])
@@ -57,7 +67,9 @@ def test_cached_states_equal_hidden_states_of_transformers(model: Any, level: st
         input_ids = torch.from_numpy(tokens.of_ids(np.array([sentence])).astype(np.int64))[None]
         with torch.no_grad():
             output = model[0].auto_model(
-                input_ids=input_ids, attention_mask=torch.ones_like(input_ids), output_hidden_states=True
+                input_ids=input_ids,
+                attention_mask=torch.ones_like(input_ids),
+                output_hidden_states=True,
             )
         expected = output.hidden_states[num_blocks][0]
         assert (cached[row, : len(expected)] - expected).abs().max() < 1e-5
@@ -66,7 +78,9 @@ def test_cached_states_equal_hidden_states_of_transformers(model: Any, level: st
 
 @pytest.mark.parametrize("level", ["emb+B0", "emb+B0-1"])
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_replayed_embeddings_and_gradients_equal_ordinary_ones(model: Any, level: str, share: float) -> None:
+def test_replayed_embeddings_and_gradients_equal_ordinary_ones(
+    model: Any, level: str, share: float
+) -> None:
     """With memory for all tokens, for half of them and for none; each computed first and then read from the cache."""
     tokens = tokens_of(LENGTHS)
     prefix = prefix_of(model, level, tokens, int(share * sum(LENGTHS) * WIDTH * 4))
@@ -80,7 +94,9 @@ def test_replayed_embeddings_and_gradients_equal_ordinary_ones(model: Any, level
         model.zero_grad()
         embeddings = encoder.forward(model, tokens, ids, with_prefix and with_prefix.replayed(ids))
         (embeddings * torch.arange(WIDTH)).sum().backward()
-        return embeddings.detach(), {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
+        return embeddings.detach(), {
+            n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None
+        }
 
     expected, gradients = run(None)
     for _ in range(2):
@@ -88,8 +104,12 @@ def test_replayed_embeddings_and_gradients_equal_ordinary_ones(model: Any, level
         assert (embeddings - expected).abs().max() < 1e-6
         assert gradients.keys() == replayed_gradients.keys()
         for name, gradient in replayed_gradients.items():
-            assert (gradient - gradients[name]).abs().max() <= 1e-5 * gradients[name].abs().max() + 1e-5
-    assert (encoder.forward(model, tokens, ids) - expected).abs().max() < 1e-6, "the model is left as it was"
+            assert (gradient - gradients[name]).abs().max() <= 1e-5 * gradients[
+                name
+            ].abs().max() + 1e-5
+    assert (encoder.forward(model, tokens, ids) - expected).abs().max() < 1e-6, (
+        "the model is left as it was"
+    )
 
 
 def test_cached_states_are_not_computed_again(model: Any) -> None:
@@ -118,7 +138,9 @@ def test_cached_states_are_those_of_evaluation_mode(model: Any, level: str) -> N
     def note(module: torch.nn.Module, args: Any, kwargs: Any) -> None:
         reached.append(args[0] if args else kwargs["hidden_states"])
 
-    handle = dict(model.named_modules())[prefix.names.next_block].register_forward_pre_hook(note, with_kwargs=True)
+    handle = dict(model.named_modules())[prefix.names.next_block].register_forward_pre_hook(
+        note, with_kwargs=True
+    )
     model.train()
     embeddings = encoder.forward(model, tokens, ids)
     model.eval()

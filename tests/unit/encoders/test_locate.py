@@ -19,12 +19,16 @@ from raysweep.errors import InputError
 def test_identity_changes_with_the_weights(tmp_path: Path, demo_package: ModuleType) -> None:
     model = encoder.load(EncoderConfig(name="demo"))
     first = locate(EncoderConfig(name="demo"))
-    assert first.identity == locate(EncoderConfig(name=str(first.folder))).identity, "the place does not matter"
+    assert first.identity == locate(EncoderConfig(name=str(first.folder))).identity, (
+        "the place does not matter"
+    )
     model.save(str(tmp_path / "copy"))
     assert locate(EncoderConfig(name=str(tmp_path / "copy"))).identity != first.identity
 
 
-def test_other_weights_under_the_same_name_are_rejected(tmp_path: Path, demo_package: ModuleType) -> None:
+def test_other_weights_under_the_same_name_are_rejected(
+    tmp_path: Path, demo_package: ModuleType
+) -> None:
     folder = tmp_path / "model"
     encoder.load(EncoderConfig(name="demo")).save(str(folder))
     config = EncoderConfig(name=str(folder))
@@ -34,11 +38,15 @@ def test_other_weights_under_the_same_name_are_rejected(tmp_path: Path, demo_pac
     content = bytearray(weights.read_bytes())
     content[-1] ^= 1
     weights.write_bytes(content)
-    with pytest.raises(InputError, match=r"model on .* is not the sweep's encoder: sha256:.* instead of"):
+    with pytest.raises(
+        InputError, match=r"model on .* is not the sweep's encoder: sha256:.* instead of"
+    ):
         locate_same(config, source.identity)
 
 
-def test_hub_model_is_located_at_its_commit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_hub_model_is_located_at_its_commit(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Its main branch may have moved since the driver looked."""
     revisions = []
 
@@ -55,7 +63,9 @@ class ThrottledError(Exception):
     response = SimpleNamespace(status_code=429, headers={})
 
 
-def test_throttled_download_from_the_hub_is_retried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_throttled_download_from_the_hub_is_retried(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     downloads: list[str] = []
 
     def download(name: str, *, local_files_only: bool = False, **_: Any) -> str:
@@ -73,7 +83,9 @@ def test_throttled_download_from_the_hub_is_retried(monkeypatch: pytest.MonkeyPa
     assert downloads == ["a/b"] * 3
 
 
-def test_weights_that_may_execute_code_are_rejected(tmp_path: Path, demo_package: ModuleType) -> None:
+def test_weights_that_may_execute_code_are_rejected(
+    tmp_path: Path, demo_package: ModuleType
+) -> None:
     import torch
     from safetensors.torch import load_file
 
@@ -95,7 +107,9 @@ def test_weights_that_may_execute_code_are_rejected(tmp_path: Path, demo_package
         ("not a name!", "not a valid Hub name"),
     ],
 )
-def test_unknown_models_are_rejected(name: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_models_are_rejected(
+    name: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(InputError, match=message) as caught:
         locate(EncoderConfig(name=name))

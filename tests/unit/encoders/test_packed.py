@@ -17,18 +17,33 @@ from raysweep.encoders.structure import Structure
 from raysweep.encoders.tokens import Tokens
 from support.families import MODEL_TYPES, write_random_encoder
 
-PACKABLE = [model_type for family in FAMILIES.values() if family.positions for model_type in family.model_types]
+PACKABLE = [
+    model_type
+    for family in FAMILIES.values()
+    if family.positions
+    for model_type in family.model_types
+]
 OTHERS = [model_type for model_type in MODEL_TYPES if model_type not in PACKABLE]
-BUCKETS = [np.array([6, 1]), np.array([5]), np.array([2, 3, 0, 7, 4])]  # padded, of one sentence, much padded
+BUCKETS = [
+    np.array([6, 1]),
+    np.array([5]),
+    np.array([2, 3, 0, 7, 4]),
+]  # padded, of one sentence, much padded
 LENGTHS = (3, 25, 7, 7, 1, 12, 40, 2)
 
 
 def load_random(model_type: str, folder: Any, demo_package: ModuleType) -> Any:
-    return encoder.load(EncoderConfig(name=write_random_encoder(model_type, folder, demo_package.get_model_path())))
+    return encoder.load(
+        EncoderConfig(name=write_random_encoder(model_type, folder, demo_package.get_model_path()))
+    )
 
 
 @pytest.fixture(scope="module", params=PACKABLE)
-def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleType) -> Any:
+def model(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    demo_package: ModuleType,
+) -> Any:
     return load_random(request.param, tmp_path_factory.mktemp(request.param), demo_package)
 
 
@@ -51,7 +66,11 @@ def gradients(model: Any, embeddings: torch.Tensor) -> dict[str, torch.Tensor]:
     model.zero_grad()
     weights = torch.arange(embeddings.numel(), dtype=torch.float32).view_as(embeddings).cos()
     (embeddings * weights).sum().backward()
-    return {name: parameter.grad.clone() for name, parameter in model.named_parameters() if parameter.grad is not None}
+    return {
+        name: parameter.grad.clone()
+        for name, parameter in model.named_parameters()
+        if parameter.grad is not None
+    }
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
@@ -69,7 +88,9 @@ def test_packed_embeddings_and_gradients_equal_those_of_single_sentences(
     single_gradients = gradients(pooled, single)
     assert packed_gradients.keys() == single_gradients.keys()
     for name, gradient in single_gradients.items():
-        assert (packed_gradients[name] - gradient).abs().max() <= 1e-4 * gradient.abs().max() + 1e-6, name
+        assert (
+            packed_gradients[name] - gradient
+        ).abs().max() <= 1e-4 * gradient.abs().max() + 1e-6, name
     assert model[0].auto_model.config._attn_implementation == "sdpa"
 
 
@@ -98,7 +119,9 @@ def test_packed_attention_applies_dropout(model: Any, tokens: Tokens) -> None:
     model.train()
     try:
         with torch.no_grad():
-            first, second = (packed.forward(model, tokens, BUCKETS, contextlib.nullcontext()) for _ in range(2))
+            first, second = (
+                packed.forward(model, tokens, BUCKETS, contextlib.nullcontext()) for _ in range(2)
+            )
         assert (first - second).abs().max() > 1e-3
     finally:
         for name, module in model.named_modules():
@@ -108,7 +131,9 @@ def test_packed_attention_applies_dropout(model: Any, tokens: Tokens) -> None:
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_other_architectures_are_not_packed(name: str, tmp_path: Any, demo_package: ModuleType) -> None:
+def test_other_architectures_are_not_packed(
+    name: str, tmp_path: Any, demo_package: ModuleType
+) -> None:
     assert not packed.is_packable(load_random(name, tmp_path, demo_package))
 
 
@@ -143,11 +168,15 @@ def test_other_modules_after_the_transformer_are_not_packed(model: Any) -> None:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import LayerNorm
 
-    assert not packed.is_packable(SentenceTransformer(modules=[*model, LayerNorm(32)], device="cpu"))
+    assert not packed.is_packable(
+        SentenceTransformer(modules=[*model, LayerNorm(32)], device="cpu")
+    )
 
 
 @pytest.mark.parametrize("output", [["hidden_states", -2], "last_hidden_state"])
-def test_hidden_states_by_name_of_the_module_output(output: Any, tokens: Tokens, model: Any) -> None:
+def test_hidden_states_by_name_of_the_module_output(
+    output: Any, tokens: Tokens, model: Any
+) -> None:
     transformer = model[0]
     usual = transformer.modality_config
     transformer.modality_config = {"text": {"method": "forward", "method_output_name": output}}
@@ -159,7 +188,9 @@ def test_hidden_states_by_name_of_the_module_output(output: Any, tokens: Tokens,
     assert (embeddings - expected).abs().max() < 1e-5
 
 
-def test_encoder_without_token_embeddings_is_not_packed(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_encoder_without_token_embeddings_is_not_packed(
+    model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(model[0], "module_output_name", "sentence_embedding")
     assert not packed.is_packable(model)
 
@@ -168,7 +199,9 @@ def test_packs_hold_every_bucket_once_within_their_limit() -> None:
     lengths = np.random.default_rng(3).integers(1, 60, 400)
     all_buckets = training_buckets(lengths, "cpu", 64, packed=True)
     all_packs = packs(all_buckets, lengths)
-    assert [bucket.tolist() for pack in all_packs for bucket in pack] == [bucket.tolist() for bucket in all_buckets]
+    assert [bucket.tolist() for pack in all_packs for bucket in pack] == [
+        bucket.tolist() for bucket in all_buckets
+    ]
     cells = [sum(len(bucket) * int(lengths[bucket].max()) for bucket in pack) for pack in all_packs]
     assert max(cells) <= CELLS_PER_PACK
     assert len(all_packs) < len(all_buckets) / 2

@@ -13,9 +13,12 @@ def test_explicit_precision_is_used() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gain", "expected"), [(0.0, "fp32"), (0.5, "fp32"), (1.2, "fp32"), (1.3, "bf16"), (6.0, "bf16")]
+    ("gain", "expected"),
+    [(0.0, "fp32"), (0.5, "fp32"), (1.2, "fp32"), (1.3, "bf16"), (6.0, "bf16")],
 )
-def test_auto_selects_the_faster_precision(gain: float, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_selects_the_faster_precision(
+    gain: float, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(precision, "bf16_gain", lambda device: gain)
     assert precision.resolve("auto", "cuda:0") == expected
 

@@ -20,17 +20,25 @@ TEXTS = ["a warm room", "Cold soup, and a spoon of it for everybody who had come
 
 @pytest.mark.parametrize("kind", PROMPTED)
 @pytest.mark.parametrize("prompt", [None, "", "review: "])
-def test_embeddings_equal_encode_with_prompts(tiny_encoder: str, tmp_path: Path, kind: str, prompt: str | None) -> None:
+def test_embeddings_equal_encode_with_prompts(
+    tiny_encoder: str, tmp_path: Path, kind: str, prompt: str | None
+) -> None:
     folder = write_with_prompts(tiny_encoder, tmp_path / "model", kind)
     model = SentenceTransformer(folder, device="cpu")
-    expected = model.encode(TEXTS) if prompt is None else model.encode([prompt + text for text in TEXTS], prompt="")
+    expected = (
+        model.encode(TEXTS)
+        if prompt is None
+        else model.encode([prompt + text for text in TEXTS], prompt="")
+    )
     config = EncoderConfig(name=folder, prompt=prompt)
     loaded = LoadedEncoder.load(config, identity=locate(config).identity)
     np.testing.assert_allclose(loaded.embed(loaded.tokenize(TEXTS)), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("change", ["another type", "no modules"])
-def test_settings_ignored_by_the_library_are_ignored(tiny_encoder: str, tmp_path: Path, change: str) -> None:
+def test_settings_ignored_by_the_library_are_ignored(
+    tiny_encoder: str, tmp_path: Path, change: str
+) -> None:
     folder = Path(write_with_prompts(tiny_encoder, tmp_path / "model", "default"))
     if change == "no modules":
         (folder / "modules.json").unlink()
@@ -69,12 +77,16 @@ def test_settings_of_a_folder_are_read(tiny_encoder: str, tmp_path: Path, name: 
     model.save(str(tmp_path / "model"), create_model_card=False)
     expected = SentenceTransformer(str(tmp_path / "model"), device="cpu").encode(TEXTS)
     loaded = encoder.load(EncoderConfig(name=str(tmp_path / "model")))
-    np.testing.assert_allclose(encoder.embed_texts(loaded, TEXTS, "", unit=False), expected, atol=1e-5)
+    np.testing.assert_allclose(
+        encoder.embed_texts(loaded, TEXTS, "", unit=False), expected, atol=1e-5
+    )
 
 
 def test_model_that_depends_on_padding_is_rejected(tiny_encoder: str, tmp_path: Path) -> None:
     model = SentenceTransformer(tiny_encoder, device="cpu")
     model.tokenizer.padding_side = "left"
     model.save(str(tmp_path / "model"), create_model_card=False)
-    with pytest.raises(InputError, match="its encode returns different vectors.*padding side: left"):
+    with pytest.raises(
+        InputError, match="its encode returns different vectors.*padding side: left"
+    ):
         encoder.load(EncoderConfig(name=str(tmp_path / "model")))

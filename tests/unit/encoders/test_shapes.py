@@ -31,10 +31,14 @@ IDS = np.array([[0, 1], [2, 3], [4, 5], [0, 4]])
 
 @pytest.fixture(scope="module", params=SHAPES)
 def loaded(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleType
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    demo_package: ModuleType,
 ) -> LoadedEncoder:
     folder = tmp_path_factory.mktemp("shape")
-    config = EncoderConfig(name=write_shape(request.param, folder, Path(demo_package.get_model_path())))
+    config = EncoderConfig(
+        name=write_shape(request.param, folder, Path(demo_package.get_model_path()))
+    )
     return LoadedEncoder.load(config, "tuned")
 
 
@@ -69,7 +73,11 @@ def test_gradients_equal_those_of_the_stock_forward_pass(loaded: LoadedEncoder) 
         model.zero_grad()
         cosines = torch.nn.functional.cosine_similarity(*columns)
         (cosines - torch.tensor([1.0, 0.0, -1.0, 0.5])).square().sum().backward()
-        return {name: value.grad.clone() for name, value in model.named_parameters() if value.grad is not None}
+        return {
+            name: value.grad.clone()
+            for name, value in model.named_parameters()
+            if value.grad is not None
+        }
 
     stock = [model.preprocess([TEXTS[i] for i in column], prompt=prompt) for column in IDS.T]
     expected = gradients([model(features)["sentence_embedding"] for features in stock])
@@ -86,11 +94,15 @@ def test_width_in_the_files_is_that_of_the_embeddings(loaded: LoadedEncoder) -> 
 
 
 def test_prompts_are_left_out_of_packed_passes(tmp_path: Path, demo_package: ModuleType) -> None:
-    folder = write_shape("BERT without prompts in pooling", tmp_path, Path(demo_package.get_model_path()))
+    folder = write_shape(
+        "BERT without prompts in pooling", tmp_path, Path(demo_package.get_model_path())
+    )
     loaded = LoadedEncoder.load(EncoderConfig(name=folder), "tuned")
     prompt = loaded.source.own_prompt()
     ids_of_prompt = loaded.model.tokenizer(prompt)["input_ids"]
-    assert excluded_prompt_length(loaded.model, prompt) == len(ids_of_prompt) - 1  # without the final token
+    assert (
+        excluded_prompt_length(loaded.model, prompt) == len(ids_of_prompt) - 1
+    )  # without the final token
     assert packed.is_packable(loaded.model)
     trained = TrainedEncoder(loaded.model, loaded.tokenize(TEXTS))
     (pack,) = trained.packs(np.arange(len(TEXTS)))
@@ -99,19 +111,31 @@ def test_prompts_are_left_out_of_packed_passes(tmp_path: Path, demo_package: Mod
         (column,) = embed_columns([trained], np.arange(len(TEXTS))[:, None])
     library = SentenceTransformer(folder, device="cpu")
     np.testing.assert_allclose(column.numpy(), library.encode(TEXTS), atol=1e-5)
-    assert np.abs(library.encode(TEXTS) - library.encode([prompt + text for text in TEXTS], prompt="")).max() > 0.01
+    assert (
+        np.abs(
+            library.encode(TEXTS) - library.encode([prompt + text for text in TEXTS], prompt="")
+        ).max()
+        > 0.01
+    )
 
 
 @pytest.mark.parametrize("prompt", ["", "Represent this sentence."])
-def test_chat_templates_are_rendered_as_by_encode(tmp_path: Path, demo_package: ModuleType, prompt: str) -> None:
+def test_chat_templates_are_rendered_as_by_encode(
+    tmp_path: Path, demo_package: ModuleType, prompt: str
+) -> None:
     folder = write_with_template(tmp_path, Path(demo_package.get_model_path()))
     loaded = LoadedEncoder.load(EncoderConfig(name=folder, prompt=prompt), "tuned")
     assert set(loaded.traits.modalities) == {"text", "message"}
     library = SentenceTransformer(folder, device="cpu")
-    np.testing.assert_allclose(loaded.embed_texts(TEXTS, unit=False), library.encode(TEXTS, prompt=prompt), atol=1e-5)
+    np.testing.assert_allclose(
+        loaded.embed_texts(TEXTS, unit=False), library.encode(TEXTS, prompt=prompt), atol=1e-5
+    )
     ids = loaded.tokenize(TEXTS[:1]).flat.tolist()
     system = f"[SEP] {prompt} " if prompt else ""
-    assert loaded.model.tokenizer.decode(ids) == f"{system.lower().replace('[sep]', '[SEP]')}[CLS] {TEXTS[0]} [SEP]"
+    assert (
+        loaded.model.tokenizer.decode(ids)
+        == f"{system.lower().replace('[sep]', '[SEP]')}[CLS] {TEXTS[0]} [SEP]"
+    )
 
 
 @pytest.mark.parametrize(
@@ -119,13 +143,19 @@ def test_chat_templates_are_rendered_as_by_encode(tmp_path: Path, demo_package: 
     [
         ("{{ raise_exception('broken') }}", ""),
         ("{% for message in messages %}{{ message.content }", ""),
-        ("{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif %}" + TEMPLATE, "a: "),
+        (
+            "{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
+            + TEMPLATE,
+            "a: ",
+        ),
     ],
 )
 def test_broken_templates_are_rejected_in_one_line(
     tmp_path: Path, demo_package: ModuleType, template: str, prompt: str
 ) -> None:
     folder = write_with_template(tmp_path, Path(demo_package.get_model_path()), template)
-    with pytest.raises(InputError, match=f"chat template fails with prompt {prompt!r}: .*; allowed: ") as caught:
+    with pytest.raises(
+        InputError, match=f"chat template fails with prompt {prompt!r}: .*; allowed: "
+    ) as caught:
         encoder.load(EncoderConfig(name=folder, prompt=prompt))
     assert "\n" not in str(caught.value)

@@ -11,11 +11,17 @@ from raysweep.encoders.structure import Structure
 from raysweep.errors import InputError
 from support.families import MODEL_TYPES, random_transformer
 
-BERT_TABLES = "embeddings.word_embeddings embeddings.position_embeddings embeddings.token_type_embeddings"
-BERT_ATTENTION = (
-    "attention.self.query attention.self.key attention.self.value attention.output.dense attention.output.LayerNorm"
+BERT_TABLES = (
+    "embeddings.word_embeddings embeddings.position_embeddings embeddings.token_type_embeddings"
 )
-BERT_BLOCK = ("encoder.layer", BERT_ATTENTION, "intermediate.dense", "output.dense", "output.LayerNorm")
+BERT_ATTENTION = "attention.self.query attention.self.key attention.self.value attention.output.dense attention.output.LayerNorm"
+BERT_BLOCK = (
+    "encoder.layer",
+    BERT_ATTENTION,
+    "intermediate.dense",
+    "output.dense",
+    "output.LayerNorm",
+)
 BERT = (BERT_TABLES, "embeddings.LayerNorm", *BERT_BLOCK, "pooler.dense")
 T5 = (
     "shared",
@@ -29,9 +35,20 @@ T5 = (
 )
 RELATIVE_BIAS = "encoder.block.0.layer.0.SelfAttention.relative_attention_bias"
 GATED_T5_INTERMEDIATE = "layer.1.layer_norm layer.1.DenseReluDense.wi_0 layer.1.DenseReluDense.wi_1"
-LLAMA_ATTENTION = "input_layernorm self_attn.q_proj self_attn.k_proj self_attn.v_proj self_attn.o_proj"
+LLAMA_ATTENTION = (
+    "input_layernorm self_attn.q_proj self_attn.k_proj self_attn.v_proj self_attn.o_proj"
+)
 LLAMA_INTERMEDIATE = "post_attention_layernorm mlp.gate_proj mlp.up_proj"
-LLAMA = ("embed_tokens", "", "layers", LLAMA_ATTENTION, LLAMA_INTERMEDIATE, "mlp.down_proj", "", "norm")
+LLAMA = (
+    "embed_tokens",
+    "",
+    "layers",
+    LLAMA_ATTENTION,
+    LLAMA_INTERMEDIATE,
+    "mlp.down_proj",
+    "",
+    "norm",
+)
 NORMED = f"{LLAMA_ATTENTION} self_attn.q_norm self_attn.k_norm"
 GEMMA_INTERMEDIATE = "pre_feedforward_layernorm mlp.gate_proj mlp.up_proj"
 
@@ -44,7 +61,12 @@ ENCODERS = {
     "xlm-roberta": BERT,
     "camembert": BERT,
     "electra": (BERT_TABLES, "embeddings.LayerNorm embeddings_project", *BERT_BLOCK, ""),
-    "rembert": (BERT_TABLES, "embeddings.LayerNorm encoder.embedding_hidden_mapping_in", *BERT_BLOCK, "pooler.dense"),
+    "rembert": (
+        BERT_TABLES,
+        "embeddings.LayerNorm encoder.embedding_hidden_mapping_in",
+        *BERT_BLOCK,
+        "pooler.dense",
+    ),
     "mpnet": (
         "embeddings.word_embeddings embeddings.position_embeddings encoder.relative_attention_bias",
         "embeddings.LayerNorm",
@@ -110,7 +132,9 @@ ENCODERS = {
     "t5": (f"shared {RELATIVE_BIAS}", *T5[1:]),
     "mt5": (f"shared {RELATIVE_BIAS}", *T5[1:4], GATED_T5_INTERMEDIATE, *T5[5:]),
     "umt5": (
-        " ".join(["shared", *(RELATIVE_BIAS.replace("block.0", f"block.{block}") for block in range(3))]),
+        " ".join(
+            ["shared", *(RELATIVE_BIAS.replace("block.0", f"block.{block}") for block in range(3))]
+        ),
         *T5[1:4],
         GATED_T5_INTERMEDIATE,
         *T5[5:],
@@ -171,7 +195,9 @@ def test_levels_freeze_the_expected_modules(model_type, prefix):
     tables, embeddings, path, *parts, rest = ENCODERS[model_type]
 
     def block(number: int, num_parts: int = 4) -> set[str]:
-        in_block = {f"{path}.{number}.{module}" for part in parts[:num_parts] for module in part.split()}
+        in_block = {
+            f"{path}.{number}.{module}" for part in parts[:num_parts] for module in part.split()
+        }
         return in_block - {"layers.0.attn_norm"}
 
     expected = {"none": set(), "emb.base": set(tables.split())}
@@ -182,20 +208,31 @@ def test_levels_freeze_the_expected_modules(model_type, prefix):
     expected["emb+B0-1"] = expected["emb+B0"] | block(1)
     expected["emb+B0-2"] = expected["emb+B0-1"] | block(2)
 
-    assert modules(encoder.names, prefix) == expected["emb+B0-2"] | set(rest.split())  # every module is expected
+    assert modules(encoder.names, prefix) == expected["emb+B0-2"] | set(
+        rest.split()
+    )  # every module is expected
     if "norm" not in rest:  # a pooler that sentence embeddings do not use is nothing to train
         del expected["emb+B0-2"]
     assert encoder.levels() == tuple(expected)
     for level, frozen in expected.items():
         assert modules(encoder.frozen_names(level), prefix) == frozen, level
-        outputs = {name for name in encoder.names if re.search(rf"\b{path}\.\d\.{parts[2]}\.weight$", name)}
+        outputs = {
+            name for name in encoder.names if re.search(rf"\b{path}\.\d\.{parts[2]}\.weight$", name)
+        }
         assert len(outputs) == 3
-        assert encoder.frozen_names(level, freeze_output_dense=True) == encoder.frozen_names(level) | outputs
+        assert (
+            encoder.frozen_names(level, freeze_output_dense=True)
+            == encoder.frozen_names(level) | outputs
+        )
 
 
 def test_blocks_with_shared_weights_are_not_frozen():
     encoder = structure("albert")
-    embeddings = {*BERT_TABLES.split(), "embeddings.LayerNorm", "encoder.embedding_hidden_mapping_in"}
+    embeddings = {
+        *BERT_TABLES.split(),
+        "embeddings.LayerNorm",
+        "encoder.embedding_hidden_mapping_in",
+    }
     assert encoder.levels() == ("none", "emb.base", "emb")
     assert modules(encoder.frozen_names("emb")) == embeddings
     assert set(encoder.heights().values()) == {0, 1}
@@ -244,7 +281,10 @@ def test_frozen_modules_and_prefixes():
     names = [name for name, _ in model.named_modules()]
     dropouts = [name for name in names if name.endswith("dropout")]
     assert len(dropouts) == 1 + 3 * 3
-    attention = {"encoder.layer.0.attention.self.dropout", "encoder.layer.0.attention.output.dropout"}
+    attention = {
+        "encoder.layer.0.attention.self.dropout",
+        "encoder.layer.0.attention.output.dropout",
+    }
     block = attention | {"encoder.layer.0.output.dropout"}
     for level, expected in {
         "none": set(),
@@ -261,7 +301,9 @@ def test_frozen_modules_and_prefixes():
     assert prefix.embeddings == ("embeddings",)
     assert prefix.blocks == ("encoder.layer.0", "encoder.layer.1")
     assert prefix.next_block == "encoder.layer.2"
-    assert encoder.prefix_names(names, "emb+B0-2") is None  # every block: nothing after it to begin with
+    assert (
+        encoder.prefix_names(names, "emb+B0-2") is None
+    )  # every block: nothing after it to begin with
 
 
 def test_minilm_has_the_expected_levels():
@@ -280,7 +322,10 @@ def test_minilm_has_the_expected_levels():
     assert encoder.frozen_names("none", freeze_output_dense=True) == {
         f"0.model.encoder.layer.{block}.output.dense.weight" for block in range(6)
     }
-    with pytest.raises(InputError, match=r"'emb\+B0-10': the encoder lacks it; .* 6 blocks, B0 to B5, .* emb\+B0-4;"):
+    with pytest.raises(
+        InputError,
+        match=r"'emb\+B0-10': the encoder lacks it; .* 6 blocks, B0 to B5, .* emb\+B0-4;",
+    ):
         encoder.frozen_names("emb+B0-10")
     with pytest.raises(InputError, match=r"'emb\+B0-5': it leaves nothing to train"):
         encoder.frozen_names("emb+B0-5")
@@ -303,7 +348,9 @@ def test_unknown_families_have_only_the_level_none(model_type):
     assert encoder.frozen_names("none") == frozenset()
     assert not encoder.is_complete
     for rejected in (encoder.levels, encoder.heights, lambda: encoder.frozen_names("emb")):
-        with pytest.raises(InputError, match=f"{model_type}.*--space.freezing none.*BERT.*ModernBERT"):
+        with pytest.raises(
+            InputError, match=f"{model_type}.*--space.freezing none.*BERT.*ModernBERT"
+        ):
             rejected()
 
 

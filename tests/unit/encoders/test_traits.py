@@ -27,7 +27,9 @@ def tokenizer_of(demo_package: ModuleType) -> Path:
 
 
 @pytest.mark.parametrize("kind", REJECTED)
-def test_kinds_without_roles_are_rejected_by_their_files(kind: str, tmp_path: Path, tokenizer_of: Path) -> None:
+def test_kinds_without_roles_are_rejected_by_their_files(
+    kind: str, tmp_path: Path, tokenizer_of: Path
+) -> None:
     config = EncoderConfig(name=REJECTED[kind](tmp_path, tokenizer_of))
     limits = limits_of_files(locate(config))
     assert limits and not set.intersection(*(set(limit.roles) for limit in limits))
@@ -55,7 +57,11 @@ def test_traits_of_a_dense_encoder(tiny_encoder: str) -> None:
     model = encoder.load(EncoderConfig(name=tiny_encoder), role="tuned")
     traits = EncoderTraits.of(model)
     assert traits.modalities == ("text",)
-    assert (traits.padding_side, traits.similarity, traits.truncate_dim) == ("right", "cosine", None)
+    assert (traits.padding_side, traits.similarity, traits.truncate_dim) == (
+        "right",
+        "cosine",
+        None,
+    )
     assert traits.embeds_tokens
     assert not traits.has_adapter and not traits.has_router
     assert traits.roles == ROLES == {"tuned", "reference", "expert", "evaluated"}
@@ -67,7 +73,9 @@ def test_a_loaded_adapter_can_only_be_evaluated(tiny_encoder: str) -> None:
     assert EncoderTraits.of(model).roles == {"evaluated"}
 
 
-def test_static_embeddings_may_have_every_role_but_tuned(tmp_path: Path, tokenizer_of: Path) -> None:
+def test_static_embeddings_may_have_every_role_but_tuned(
+    tmp_path: Path, tokenizer_of: Path
+) -> None:
     config = EncoderConfig(name=write_static(tmp_path / "static", tokenizer_of), prompt="query: ")
     loaded = LoadedEncoder.load(config, "reference")
     assert loaded.traits.roles == FROZEN
@@ -92,7 +100,9 @@ def test_router_embeds_queries_and_documents(
     library = SentenceTransformer(config.name, device="cpu")
     queries = library.encode_query(TEXTS, prompt=prompt)
     documents = library.encode_document(TEXTS, prompt=prompt)
-    np.testing.assert_allclose(loaded.embed_texts(TEXTS, side="query", unit=False), queries, atol=1e-6)
+    np.testing.assert_allclose(
+        loaded.embed_texts(TEXTS, side="query", unit=False), queries, atol=1e-6
+    )
     np.testing.assert_allclose(loaded.embed_texts(TEXTS, unit=False), documents, atol=1e-6)
     both = loaded.embed_retrieval(TEXTS[:1], TEXTS[1:], unit=False)
     np.testing.assert_allclose(both, np.concatenate([queries[:1], documents[1:]]), atol=1e-5)
@@ -109,12 +119,19 @@ def test_pickled_weights_inside_a_router_are_rejected(tmp_path: Path, tokenizer_
         encoder.load(EncoderConfig(name=str(folder)))
 
 
-def test_notes_name_added_pooling_and_other_similarities(tiny_encoder: str, tmp_path: Path, tokenizer_of: Path) -> None:
+def test_notes_name_added_pooling_and_other_similarities(
+    tiny_encoder: str, tmp_path: Path, tokenizer_of: Path
+) -> None:
     bare = EncoderConfig(name=write_bare("BertModel", tmp_path / "bare", tokenizer_of))
     (note,) = notes(bare, "tuned", locate(bare))
     assert "mean pooling is added" in note
     model = SentenceTransformer(tiny_encoder, device="cpu")
-    roles_with_note = {"cosine": set(), "dot": ROLES - {"evaluated"}, "euclidean": ROLES, "manhattan": ROLES}
+    roles_with_note = {
+        "cosine": set(),
+        "dot": ROLES - {"evaluated"},
+        "euclidean": ROLES,
+        "manhattan": ROLES,
+    }
     for similarity, expected in roles_with_note.items():
         model.similarity_fn_name = similarity
         model.save(str(tmp_path / similarity), create_model_card=False)

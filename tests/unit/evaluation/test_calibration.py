@@ -18,7 +18,9 @@ from support.encoders import trial
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
-    probabilities: np.ndarray = torch.softmax(torch.from_numpy(np.asarray(logits, np.float64)), dim=1).numpy()
+    probabilities: np.ndarray = torch.softmax(
+        torch.from_numpy(np.asarray(logits, np.float64)), dim=1
+    ).numpy()
     return probabilities
 
 
@@ -51,10 +53,14 @@ def test_fitted_temperature_minimizes_log_loss(seed: int, classes: int) -> None:
 @pytest.mark.parametrize("factor", [0.1, 0.5, 1.0, 2.9, 15.0])
 def test_known_factor_is_recovered(factor: float) -> None:
     """Labels occur exactly in proportion to their probabilities, which minimizes the log loss."""
-    shares = np.array([[12, 3, 1], [4, 8, 4], [1, 1, 14], [2, 7, 7]])  # of 16 sentences with the same logits
+    shares = np.array(
+        [[12, 3, 1], [4, 8, 4], [1, 1, 14], [2, 7, 7]]
+    )  # of 16 sentences with the same logits
     rows = np.repeat(np.arange(4), 16)
     labels = np.concatenate([np.repeat(np.arange(3), counts) for counts in shares])
-    logits = factor * np.log(shares / 16)[rows] + np.arange(4)[rows, None]  # to whose rows anything may be added
+    logits = (
+        factor * np.log(shares / 16)[rows] + np.arange(4)[rows, None]
+    )  # to whose rows anything may be added
     assert calibration.fit_temperature(logits, labels) == pytest.approx(factor, rel=1e-6)
 
 
@@ -64,7 +70,9 @@ def test_bound_is_returned_without_a_minimum_of_log_loss() -> None:
     assert calibration.fit_temperature(logits, right) == calibration.MIN_TEMPERATURE
     assert calibration.fit_temperature(logits, 1 - right) == calibration.MAX_TEMPERATURE
     assert calibration.fit_temperature(np.zeros((3, 2)), right) == calibration.MIN_TEMPERATURE
-    assert calibration.fit_temperature(1e6 * logits, right) == calibration.MIN_TEMPERATURE  # powers that underflow
+    assert (
+        calibration.fit_temperature(1e6 * logits, right) == calibration.MIN_TEMPERATURE
+    )  # powers that underflow
 
 
 @settings(max_examples=40, deadline=None)
@@ -73,7 +81,9 @@ def test_calibration_equals_its_definitions(seed: int, classes: int, rows: int) 
     logits, labels = noisy(seed, classes, rows)
     probabilities = softmax(logits)
     expected = torch.nn.functional.cross_entropy(torch.from_numpy(logits), torch.from_numpy(labels))
-    assert calibration.cross_entropy(logits, labels) == pytest.approx(float(expected), rel=1e-12, abs=1e-12)
+    assert calibration.cross_entropy(logits, labels) == pytest.approx(
+        float(expected), rel=1e-12, abs=1e-12
+    )
 
     by_confidence = sorted(range(rows), key=lambda row: probabilities[row].max())
     size, rest = divmod(rows, calibration.NUM_BINS)
@@ -98,11 +108,18 @@ def test_temperature_divides_the_logits() -> None:
     fitted = calibration.fit_temperature(head.logits(embeddings), labels)
     assert folded.temperature == fitted != 1
     np.testing.assert_allclose(
-        folded.probabilities(embeddings), softmax(head.logits(embeddings) / fitted), atol=1e-6, rtol=1e-5
+        folded.probabilities(embeddings),
+        softmax(head.logits(embeddings) / fitted),
+        atol=1e-6,
+        rtol=1e-5,
     )
     measured = calibration.calibration_of(folded, embeddings, labels, "dev")
     own = calibration.calibration_of(head, embeddings, labels, "dev")
-    assert own.cross_entropy_before == own.cross_entropy == pytest.approx(measured.cross_entropy_before, rel=1e-6)
+    assert (
+        own.cross_entropy_before
+        == own.cross_entropy
+        == pytest.approx(measured.cross_entropy_before, rel=1e-6)
+    )
     assert own.error_before == own.error == pytest.approx(measured.error_before, abs=1e-6)
     assert measured.cross_entropy < measured.cross_entropy_before
     useless = Head(np.full((3, 8), np.nan, np.float32), np.zeros(3, np.float32))
@@ -124,7 +141,9 @@ def test_training_does_not_depend_on_the_temperature(tiny_prepared: Prepared) ->
     assert [rung.loss for rung in plain] == [rung.loss for rung in fitted]
     for plain_rung, fitted_rung in zip(plain, fitted, strict=True):
         for key in (("plain", None), ("concat", 0.5)):
-            np.testing.assert_array_equal(plain_rung.points[key]["similarity"], fitted_rung.points[key]["similarity"])
+            np.testing.assert_array_equal(
+                plain_rung.points[key]["similarity"], fitted_rung.points[key]["similarity"]
+            )
         before, after = plain_rung.calibration, fitted_rung.calibration
         assert before is not None and after is not None
         assert before.temperature == 1
@@ -132,13 +151,16 @@ def test_training_does_not_depend_on_the_temperature(tiny_prepared: Prepared) ->
         assert after.cross_entropy < after.cross_entropy_before
         assert after.cross_entropy_before == pytest.approx(before.cross_entropy, rel=1e-5)
     assert (
-        plain[1].points["class_concat", 0.3]["similarity"] != fitted[1].points["class_concat", 0.3]["similarity"]
+        plain[1].points["class_concat", 0.3]["similarity"]
+        != fitted[1].points["class_concat", 0.3]["similarity"]
     ).any()
     assert bench.head is not None and without.head is not None
     last = fitted[1].calibration
     assert last is not None
     assert bench.head.temperature == last.temperature
-    np.testing.assert_allclose(bench.head.weight * np.float32(last.temperature), without.head.weight, rtol=1e-6)
+    np.testing.assert_allclose(
+        bench.head.weight * np.float32(last.temperature), without.head.weight, rtol=1e-6
+    )
 
 
 def test_calibration_of_a_head_is_measured_on_dev(tiny_prepared: Prepared) -> None:
@@ -147,5 +169,7 @@ def test_calibration_of_a_head_is_measured_on_dev(tiny_prepared: Prepared) -> No
     assert head is not None and rung.calibration is not None
     texts = bench.prepared.sentences.texts(dev.queries)
     embeddings = bench.model.encode(texts, normalize_embeddings=True)
-    expected = log_loss(dev.query_labels, head.probabilities(embeddings), labels=range(len(head.bias)))
+    expected = log_loss(
+        dev.query_labels, head.probabilities(embeddings), labels=range(len(head.bias))
+    )
     assert rung.calibration.cross_entropy == pytest.approx(expected, rel=1e-4)

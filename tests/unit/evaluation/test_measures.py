@@ -30,10 +30,19 @@ def folder(tmp_path_factory):
     rows = []
     for _ in range(5):
         query, *documents = rng.choice(texts, int(rng.integers(4, 12)), replace=False).tolist()
-        rows.append({"query": query, "positives": documents[:2], "negatives": [*documents[2:], documents[0]]})
+        rows.append(
+            {
+                "query": query,
+                "positives": documents[:2],
+                "negatives": [*documents[2:], documents[0]],
+            }
+        )
     rows.append({"query": texts[0], "positives": [texts[1]], "negatives": []})
     (folder / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    pairs = [{"text1": texts[n], "text2": texts[n + 100], "label": n % 2, "half": "ab"[n >= 70]} for n in range(100)]
+    pairs = [
+        {"text1": texts[n], "text2": texts[n + 100], "label": n % 2, "half": "ab"[n >= 70]}
+        for n in range(100)
+    ]
     (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in pairs))
     return folder
 
@@ -79,7 +88,9 @@ def brute_force_pnd(model, path, geometry, query_prompt=None):
         if not row["negatives"]:
             continue
         (query,) = raw_embeddings(model, [row["query"]], prompt=query_prompt)
-        closeness = closeness_of(geometry, query, raw_embeddings(model, row["positives"] + row["negatives"]))
+        closeness = closeness_of(
+            geometry, query, raw_embeddings(model, row["positives"] + row["negatives"])
+        )
         positives, negatives = np.split(closeness, [2])
         is_error = positives[:, None] <= negatives + 1e-9
         shares.append(is_error.mean())
@@ -90,7 +101,8 @@ def brute_force_pnd(model, path, geometry, query_prompt=None):
 
 def measured(model, path, base=None, query_prompt=None, settings=None):
     encoders = [
-        None if name is None else MeasuredEncoder(EncoderConfig(name=name), query_prompt) for name in (model, base)
+        None if name is None else MeasuredEncoder(EncoderConfig(name=name), query_prompt)
+        for name in (model, base)
     ]
     return measure(*encoders, [str(path)], settings or RelationSettings(), ListDisplay())
 
@@ -117,10 +129,14 @@ def test_pairs_are_measured_in_groups(folder, tuned):
     shares = result.tuned["distance"].errors.by_group
     for share, half in zip(shares, "ab", strict=True):
         positives = [
-            distance for row, distance in zip(rows, distances, strict=True) if row["half"] == half and row["label"]
+            distance
+            for row, distance in zip(rows, distances, strict=True)
+            if row["half"] == half and row["label"]
         ]
         negatives = [
-            distance for row, distance in zip(rows, distances, strict=True) if row["half"] == half and not row["label"]
+            distance
+            for row, distance in zip(rows, distances, strict=True)
+            if row["half"] == half and not row["label"]
         ]
         assert share == pytest.approx(np.mean([a >= b for a in positives for b in negatives]))
 
@@ -184,7 +200,9 @@ def test_command(folder, tiny_encoder, tuned):
     ],
 )
 def test_invalid_options(arguments, problem, folder):
-    result = raysweep_here(folder, "measure", "demo", "--data", str(folder / "queries.jsonl"), *arguments)
+    result = raysweep_here(
+        folder, "measure", "demo", "--data", str(folder / "queries.jsonl"), *arguments
+    )
     assert problem in result.stderr
     assert result.returncode == 2
 
@@ -195,7 +213,10 @@ def test_missing_file(folder):
 
 
 def test_data_without_a_measurable_group(tmp_path):
-    queries = [{"query": "a", "positives": ["b"], "negatives": []}, {"query": "c", "positives": [], "negatives": ["d"]}]
+    queries = [
+        {"query": "a", "positives": ["b"], "negatives": []},
+        {"query": "c", "positives": [], "negatives": ["d"]},
+    ]
     pairs = [{"text1": "a", "text2": "b", "label": n, "half": "ab"[n]} for n in (0, 1)]
     for name, rows in (("queries.jsonl", queries), ("pairs.jsonl", pairs)):
         (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))

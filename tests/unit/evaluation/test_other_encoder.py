@@ -26,12 +26,16 @@ def saved(tiny_encoder: str, tmp_path: Path, canary: Canary) -> Path:
     """Return the files of ``SetFitModel.save_pretrained``: the body, and next to it the head and its settings."""
     folder = tmp_path / "model"
     shutil.copytree(tiny_encoder, folder)
-    (folder / "config_setfit.json").write_text(json.dumps({"labels": None, "normalize_embeddings": False}))
+    (folder / "config_setfit.json").write_text(
+        json.dumps({"labels": None, "normalize_embeddings": False})
+    )
     (folder / "model_head.pkl").write_bytes(canary.pickle)
     return folder
 
 
-def test_setfit_body_is_scored_without_opening_its_head(tiny_prepared: Prepared, saved: Path, canary: Canary) -> None:
+def test_setfit_body_is_scored_without_opening_its_head(
+    tiny_prepared: Prepared, saved: Path, canary: Canary
+) -> None:
     from sentence_transformers import SentenceTransformer
 
     dev = EvaluationSet.of(tiny_prepared, "dev", EvaluationConfig(k=8, num_pool=200))
@@ -41,14 +45,21 @@ def test_setfit_body_is_scored_without_opening_its_head(tiny_prepared: Prepared,
     assert not canary.path.exists()
     model = SentenceTransformer(str(saved), device="cpu")
     queries, pool = (
-        model.encode([f"review: {text}" for text in tiny_prepared.sentences.texts(ids)], normalize_embeddings=True)
+        model.encode(
+            [f"review: {text}" for text in tiny_prepared.sentences.texts(ids)],
+            normalize_embeddings=True,
+        )
         for ids in (dev.queries, dev.pool)
     )
-    nearest = np.argsort(-(queries.astype(np.float64) @ pool.T.astype(np.float64)), axis=1, kind="stable")[:, : dev.k]
+    nearest = np.argsort(
+        -(queries.astype(np.float64) @ pool.T.astype(np.float64)), axis=1, kind="stable"
+    )[:, : dev.k]
     polarity = (dev.pool_labels[nearest] == dev.query_labels[:, None]).mean(axis=1)
     similarity = np.einsum("qd,qkd->q", dev.reference_queries, dev.reference_pool[nearest]) / dev.k
     scores = result.by_split["dev"]
-    agree = (np.abs(scores["polarity"] - polarity) < 1e-6) & (np.abs(scores["similarity"] - similarity) < 1e-5)
+    agree = (np.abs(scores["polarity"] - polarity) < 1e-6) & (
+        np.abs(scores["similarity"] - similarity) < 1e-5
+    )
     assert agree.mean() > 0.95, "near-ties may fall either way"
     assert result.width == 64
 
@@ -57,7 +68,9 @@ def test_pickled_body_is_rejected(tiny_prepared: Prepared, saved: Path, canary: 
     next(saved.rglob("model.safetensors")).unlink()
     (saved / "pytorch_model.bin").write_bytes(canary.pickle)
     config = EncoderConfig(name=str(saved))
-    with pytest.raises(InputError, match=r"reading pytorch_model.bin may execute code; allowed: weights in"):
+    with pytest.raises(
+        InputError, match=r"reading pytorch_model.bin may execute code; allowed: weights in"
+    ):
         other_encoder.check(config)
     with pytest.raises(InputError, match=r"reading pytorch_model.bin may execute code"):
         other_encoder.score(config, tiny_prepared.sentences, [])
@@ -86,7 +99,13 @@ def test_demo_encoder(tiny_prepared: Prepared, tiny_encoder: str, tmp_path: Path
     model.save_pretrained(tmp_path / "model")
     assert (tmp_path / "model" / "model_head.pkl").is_file()
     dev = EvaluationSet.of(tiny_prepared, "dev", EvaluationConfig(k=8, num_pool=200))
-    result = other_encoder.score(EncoderConfig(name=str(tmp_path / "model")), tiny_prepared.sentences, [dev])
+    result = other_encoder.score(
+        EncoderConfig(name=str(tmp_path / "model")), tiny_prepared.sentences, [dev]
+    )
     scores = result.by_split["dev"]
-    np.testing.assert_allclose(scores["polarity"].mean(), dev.reference_scores["polarity"].mean(), atol=5e-3)
-    np.testing.assert_allclose(scores["similarity"].mean(), dev.reference_scores["similarity"].mean(), atol=1e-3)
+    np.testing.assert_allclose(
+        scores["polarity"].mean(), dev.reference_scores["polarity"].mean(), atol=5e-3
+    )
+    np.testing.assert_allclose(
+        scores["similarity"].mean(), dev.reference_scores["similarity"].mean(), atol=1e-3
+    )

@@ -22,8 +22,12 @@ def with_experts(prepared: Prepared) -> Prepared:
     return dataclasses.replace(prepared, scores_artifacts={"dev": prepared.sentences_artifact})
 
 
-@pytest.fixture(scope="module", params=["''", "{query: 'query: ', document: 'some longer passage: '}"])
-def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, tiny_encoder: str) -> Workbench:
+@pytest.fixture(
+    scope="module", params=["''", "{query: 'query: ', document: 'some longer passage: '}"]
+)
+def bench(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, tiny_encoder: str
+) -> Workbench:
     model = f"{{name: {tiny_encoder}, prompt: {request.param}}}"
     prepared = prepare_demo(tmp_path_factory.mktemp("pairs"), model, rows=300)
     return Workbench(with_experts(prepared), EVALUATION)
@@ -39,16 +43,20 @@ def cosines_of(bench: Workbench, pairs: np.ndarray) -> np.ndarray:
     prompt = bench.prepared.model["prompt"]
     prompts = prompt if isinstance(prompt, dict) else {"query": prompt, "document": prompt}
     sides = [
-        bench.model.encode(texts, prompt=prompts[side], normalize_embeddings=True) for side in ("query", "document")
+        bench.model.encode(texts, prompt=prompts[side], normalize_embeddings=True)
+        for side in ("query", "document")
     ]
     query, document = sides
     return (query[pairs[:, 0]] * document[pairs[:, 1]]).sum(axis=1)
 
 
 @pytest.mark.parametrize(
-    "values", [{}, {"freezing": "emb+B0", "average_decay": 0.5}, {"adapter": "lora", "lora_rank": 2}]
+    "values",
+    [{}, {"freezing": "emb+B0", "average_decay": 0.5}, {"adapter": "lora", "lora_rank": 2}],
 )
-def test_measures_equal_those_of_the_stock_model(bench: Workbench, values: dict[str, object]) -> None:
+def test_measures_equal_those_of_the_stock_model(
+    bench: Workbench, values: dict[str, object]
+) -> None:
     pairs = PairSet.of(bench.prepared, bench.dev)
     bench.reset()
     before = cosines_of(bench, pairs.random)
@@ -65,24 +73,34 @@ def test_measures_equal_those_of_the_stock_model(bench: Workbench, values: dict[
 def test_untuned_model_does_not_diverge(bench: Workbench) -> None:
     (rung,) = rungs(trial(learning_rate=1e-30, examples_per_rung=16), bench, seed=0, num_rungs=1)
     assert measured(rung)["divergence"] == 0
-    by_reference = {measure.name: measure.value for measure in reference_measures(bench.prepared, bench.dev)}
-    assert by_reference == {"average_precision": pytest.approx(measured(rung)["average_precision"], abs=1e-5)}
+    by_reference = {
+        measure.name: measure.value for measure in reference_measures(bench.prepared, bench.dev)
+    }
+    assert by_reference == {
+        "average_precision": pytest.approx(measured(rung)["average_precision"], abs=1e-5)
+    }
 
 
 def test_tower_of_queries_is_compared_with_stored_documents(bench: Workbench) -> None:
-    (rung,) = rungs(trial(tower="query", learning_rate=1e-2, examples_per_rung=64), bench, seed=0, num_rungs=1)
+    (rung,) = rungs(
+        trial(tower="query", learning_rate=1e-2, examples_per_rung=64), bench, seed=0, num_rungs=1
+    )
     pairs = PairSet.of(bench.prepared, bench.dev)
     query = bench.tuned().encoders.query.embed(bench.dev.queries)
     document = np.asarray(bench.prepared.reference_embeddings.document[bench.dev.queries])
     first, second = pairs.neighbors.T
     cosines = (query[first] * document[second]).sum(axis=1)
-    assert measured(rung)["average_precision"] == pytest.approx(average_precision_score(pairs.same_class, cosines))
+    assert measured(rung)["average_precision"] == pytest.approx(
+        average_precision_score(pairs.same_class, cosines)
+    )
 
 
 def test_pairs(bench: Workbench) -> None:
     pairs = PairSet.of(bench.prepared, bench.dev)
     labels = bench.dev.query_labels
-    np.testing.assert_array_equal(pairs.same_class, labels[pairs.neighbors[:, 0]] == labels[pairs.neighbors[:, 1]])
+    np.testing.assert_array_equal(
+        pairs.same_class, labels[pairs.neighbors[:, 0]] == labels[pairs.neighbors[:, 1]]
+    )
     assert pairs.random.shape == (NUM_RANDOM, 2)
     assert (pairs.random[:, 0] != pairs.random[:, 1]).all()
     counts = np.bincount(pairs.random.ravel(), minlength=len(labels))
@@ -95,7 +113,9 @@ def test_intervals_and_curve(bench: Workbench) -> None:
     rng = np.random.default_rng(0)
     vectors = rng.normal(size=(len(bench.dev.queries), 8)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    area, divergence = pairs.measure(Sides.same(vectors), np.zeros(NUM_RANDOM, np.float32), with_intervals=True)
+    area, divergence = pairs.measure(
+        Sides.same(vectors), np.zeros(NUM_RANDOM, np.float32), with_intervals=True
+    )
     for measure in (area, divergence):
         assert measure.low is not None and measure.high is not None
         assert measure.low < measure.value < measure.high
@@ -115,7 +135,9 @@ def test_measures_do_not_change_training(bench: Workbench) -> None:
     weights = []
     for each in (bench, without):
         list(rungs(trial(examples_per_rung=32), each, seed=0, num_rungs=2))
-        weights.append({name: value.clone() for name, value in each.trainable.trained().tensors.items()})
+        weights.append(
+            {name: value.clone() for name, value in each.trainable.trained().tensors.items()}
+        )
     assert weights[0].keys() == weights[1].keys()
     for name, value in weights[0].items():
         assert torch.equal(value, weights[1][name]), name

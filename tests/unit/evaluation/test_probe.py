@@ -24,14 +24,20 @@ def brute_force(queries: np.ndarray, pool: np.ndarray, test: EvaluationSet) -> t
     for row, query in enumerate(queries):
         products = [float(np.dot(query, sentence)) for sentence in pool]
         nearest = sorted(range(len(pool)), key=lambda at: -products[at])[: test.k]
-        polarities.append(np.mean([test.pool_labels[at] == test.query_labels[row] for at in nearest]))
-        similarities.append(np.mean([test.reference_queries[row] @ test.reference_pool[at] for at in nearest]))
+        polarities.append(
+            np.mean([test.pool_labels[at] == test.query_labels[row] for at in nearest])
+        )
+        similarities.append(
+            np.mean([test.reference_queries[row] @ test.reference_pool[at] for at in nearest])
+        )
     return float(np.mean(polarities)), float(np.mean(similarities))
 
 
 @pytest.mark.parametrize("num_classes", [2, 3])
 @pytest.mark.parametrize("seed", range(4))
-def test_probe_points_equal_retrieval_with_scikit_learn_probabilities(num_classes: int, seed: int) -> None:
+def test_probe_points_equal_retrieval_with_scikit_learn_probabilities(
+    num_classes: int, seed: int
+) -> None:
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, num_classes, 400)
     embeddings = unit(rng, labels)
@@ -51,7 +57,9 @@ def test_probe_points_equal_retrieval_with_scikit_learn_probabilities(num_classe
     regression = LogisticRegression(max_iter=1000).fit(embeddings, labels)
     head = probe.fit(embeddings, labels)
     assert head is not None
-    np.testing.assert_allclose(head.probabilities(queries), regression.predict_proba(queries), atol=2e-6)
+    np.testing.assert_allclose(
+        head.probabilities(queries), regression.predict_proba(queries), atol=2e-6
+    )
     for value, scores in probe.score(head, test, [0.05, 0.7, 3.0]).items():
         sides = []
         for side in (queries, pool):
@@ -80,7 +88,9 @@ def test_probe_is_fitted_on_a_seeded_sample() -> None:
     sampled = probe.sample(1000, 100, 0)
     assert len(set(sampled.tolist())) == 100 and sampled.max() >= 500
     assert (np.diff(sampled) > 0).all()
-    assert (sampled == probe.sample(1000, 100, 0)).all() and (sampled != probe.sample(1000, 100, 1)).any()
+    assert (sampled == probe.sample(1000, 100, 0)).all() and (
+        sampled != probe.sample(1000, 100, 1)
+    ).any()
 
 
 @pytest.mark.parametrize(

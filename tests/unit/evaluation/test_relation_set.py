@@ -34,11 +34,15 @@ def bench(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: str) -> Workbe
 
 
 def embed(model: SentenceTransformer, texts: list[str], prompt: str) -> np.ndarray:
-    embeddings: np.ndarray = model.encode(texts, prompt=prompt, normalize_embeddings=True).astype(np.float64)
+    embeddings: np.ndarray = model.encode(texts, prompt=prompt, normalize_embeddings=True).astype(
+        np.float64
+    )
     return embeddings
 
 
-def expected(queries: SentenceTransformer, documents: SentenceTransformer, base: Any, weight: float | None) -> Iterator:
+def expected(
+    queries: SentenceTransformer, documents: SentenceTransformer, base: Any, weight: float | None
+) -> Iterator:
     """Yield 1 - PND and Spearman's correlation with the base model's cosines for each query with both kinds."""
     for row in WHOLE:
         texts = [*row["positives"], *row["negatives"]]
@@ -63,7 +67,10 @@ def test_points_equal_brute_force(bench: Workbench, tower: str) -> None:
     while not training.rung_is_full:
         training.step()
     points = training.evaluate().points
-    kinds = {"both": ["plain", "concat", "interpolate"], "query": ["query", "query_concat", "query_concat"]}
+    kinds = {
+        "both": ["plain", "concat", "interpolate"],
+        "query": ["query", "query_concat", "query_concat"],
+    }
     assert [kind for kind, _ in points] == kinds[tower]
     base = SentenceTransformer(bench.prepared.model["name"], device="cpu")
     documents = bench.model if tower == "both" else base
@@ -78,7 +85,9 @@ def test_points_equal_brute_force(bench: Workbench, tower: str) -> None:
 
 
 @pytest.mark.parametrize("tower", ["both", "query", "separate"])
-def test_every_kind_of_examples_trains_and_resumes(bench: Workbench, tower: str, tmp_path: Path) -> None:
+def test_every_kind_of_examples_trains_and_resumes(
+    bench: Workbench, tower: str, tmp_path: Path
+) -> None:
     for loss in ("triplet", "contrastive", "cosine_similarity", "gist"):
         config = trial(loss=loss, tower=tower, idle_rungs=3)
         check_resumed_trial(config, bench, tmp_path / loss)

@@ -30,7 +30,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     train, test = demo.generate()
     for name, rows, count in (("train", train, 150), ("test", test, 20)):
         frame = pd.DataFrame(
-            {"review": [row.text for row in rows[:count]], "stars": [len(row.text) % 3 for row in rows[:count]]}
+            {
+                "review": [row.text for row in rows[:count]],
+                "stars": [len(row.text) % 3 for row in rows[:count]],
+            }
         )
         if name == "train":
             frame.loc[1, "review"] = frame.loc[0, "review"]
@@ -77,7 +80,10 @@ def test_models_are_scored_with_their_own_prompts(
             model = SentenceTransformer(name, device="cpu")
             if prompt is not None:
                 model.default_prompt_name, model.prompts = "given", {"given": prompt}
-            vectors += [model.encode(list(frame.review), normalize_embeddings=True) for frame in (test, train)]
+            vectors += [
+                model.encode(list(frame.review), normalize_embeddings=True)
+                for frame in (test, train)
+            ]
         queries, pool, reference_queries, reference_pool = vectors
         nearest = np.argsort(-queries @ pool.T, axis=1, kind="stable")[:, :5]
         cosines = np.take_along_axis(reference_queries @ reference_pool.T, nearest, axis=1)
@@ -86,7 +92,9 @@ def test_models_are_scored_with_their_own_prompts(
         assert row["polarity_mean"] == pytest.approx(100 * same.mean(), abs=1e-3)
 
 
-def test_queries_and_documents_have_prompts_of_their_own(files: tuple[Path, Path], tiny_encoder: str) -> None:
+def test_queries_and_documents_have_prompts_of_their_own(
+    files: tuple[Path, Path], tiny_encoder: str
+) -> None:
     from sentence_transformers import SentenceTransformer
 
     prompts = {"query": "query: ", "document": "passage: "}
@@ -103,7 +111,9 @@ def test_queries_and_documents_have_prompts_of_their_own(files: tuple[Path, Path
     nearest = np.argsort(-cosines, axis=1, kind="stable")[:, :5]
     same = train.stars.to_numpy()[nearest] == test.stars.to_numpy()[:, None]
     assert row["polarity_mean"] == pytest.approx(100 * same.mean(), abs=1e-3)
-    assert row["similarity_mean"] == pytest.approx(100 * np.take_along_axis(cosines, nearest, axis=1).mean(), abs=1e-3)
+    assert row["similarity_mean"] == pytest.approx(
+        100 * np.take_along_axis(cosines, nearest, axis=1).mean(), abs=1e-3
+    )
 
 
 def test_scores_equal_an_independent_computation(files: tuple[Path, Path]) -> None:
@@ -133,9 +143,19 @@ def test_scores_equal_an_independent_computation(files: tuple[Path, Path]) -> No
                 votes = pd.Series(weights).groupby(stars).sum().round(12)
                 winner = next(label for label in stars if votes[label] == votes.max())
                 is_right.append(winner == test.stars[query])
-            expected = (np.mean(polarity), np.std(polarity), np.mean(similarity), np.std(similarity))
+            expected = (
+                np.mean(polarity),
+                np.std(polarity),
+                np.mean(similarity),
+                np.std(similarity),
+            )
             row = rows[k, kind]
-            got = (row["polarity_mean"], row["polarity_std"], row["similarity_mean"], row["similarity_std"])
+            got = (
+                row["polarity_mean"],
+                row["polarity_std"],
+                row["similarity_mean"],
+                row["similarity_std"],
+            )
             assert got == pytest.approx([100 * value for value in expected], abs=1e-3)
             assert row["accuracy"] == pytest.approx(100 * np.mean(is_right))
 
@@ -153,16 +173,23 @@ def test_unicode_forms_of_a_label_are_one_class(files: tuple[Path, Path], tmp_pa
     assert out.getvalue().count("merged 2 spellings into 1 label") == 1
 
 
-def test_invalid_input_is_rejected_before_embedding(files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_invalid_input_is_rejected_before_embedding(
+    files: tuple[Path, Path], tmp_path: Path
+) -> None:
     with pytest.raises(InputError, match="k is 101; .*100"):
         score(files, [101])
     other_file = tmp_path / "other.csv"
     other_file.write_text("review,stars\none,7\ntwo,8\n")
-    with pytest.raises(InputError, match=r"other.csv: no row has a label of train: row 1: label is '7'.*'0', '1', '2'"):
+    with pytest.raises(
+        InputError,
+        match=r"other.csv: no row has a label of train: row 1: label is '7'.*'0', '1', '2'",
+    ):
         score((files[0], other_file), [1])
     same = tmp_path / "same.csv"
     same.write_text("review,stars\none,1\ntwo,1\n")
-    with pytest.raises(InputError, match="every row has the label '1'; polarity needs at least two classes"):
+    with pytest.raises(
+        InputError, match="every row has the label '1'; polarity needs at least two classes"
+    ):
         score((same, files[1]), [1])
 
 
@@ -211,9 +238,13 @@ def test_models_embedded_by_their_own_encode(
     pool = library.encode_document(list(train.review), normalize_embeddings=True)
     cosines = queries @ pool.T
     nearest = np.argsort(-cosines, axis=1, kind="stable")[:, :5]
-    assert row["similarity_mean"] == pytest.approx(100 * np.take_along_axis(cosines, nearest, axis=1).mean(), abs=1e-3)
+    assert row["similarity_mean"] == pytest.approx(
+        100 * np.take_along_axis(cosines, nearest, axis=1).mean(), abs=1e-3
+    )
     is_same = train.stars.to_numpy()[nearest] == test.stars.to_numpy()[:, None]
-    assert row["polarity_mean"] == pytest.approx(100 * is_same.mean(), abs=0.5)  # near-ties may fall either way
+    assert row["polarity_mean"] == pytest.approx(
+        100 * is_same.mean(), abs=0.5
+    )  # near-ties may fall either way
 
 
 @pytest.mark.parametrize("kind", REJECTED)

@@ -25,7 +25,13 @@ from raysweep.metrics.retrieval import Scores
 from raysweep.prepare.build import prepare_here
 from raysweep.results.events import PointsScored, RungFinished, TrialStarted
 from raysweep.results.ledger import Ledger, point_name
-from raysweep.results.query_scores import PackedScores, PointName, baselines_file, name_of_point, rung_file
+from raysweep.results.query_scores import (
+    PackedScores,
+    PointName,
+    baselines_file,
+    name_of_point,
+    rung_file,
+)
 from raysweep.results.types import RunInfo, point_of
 from raysweep.storage.folder import LocalFolder
 from raysweep.training import trial as engine
@@ -41,7 +47,9 @@ def with_three_classes(folder: Path) -> Path:
     rows = demo.generate()[0][:500]
     labels = ["asks" if "?" in row.text else row.label for row in rows]
     path = folder / "train.parquet"
-    pyarrow.parquet.write_table(pyarrow.table({"text": [row.text for row in rows], "label": labels}), path)
+    pyarrow.parquet.write_table(
+        pyarrow.table({"text": [row.text for row in rows], "label": labels}), path
+    )
     return path
 
 
@@ -52,7 +60,9 @@ def store_scores(folder: Path, file: str, scores: Mapping[PointName, Scores]) ->
 
 
 @pytest.fixture(scope="package")
-def run(tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleType) -> tuple[Path, Prepared, EvaluationSet]:
+def run(
+    tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleType
+) -> tuple[Path, Prepared, EvaluationSet]:
     """Return a finished run: a softmax and a triplet trial of one rung each, with every kind of point.
 
     The weights of the softmax trial are averages over its steps.
@@ -65,7 +75,11 @@ def _varied_encoder(folder: Path, demo_package: ModuleType) -> str:
     """Save an encoder with large weights, so that each kind of point retrieves other sentences."""
     torch.manual_seed(0)
     tiny = BertConfig(
-        hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, initializer_range=0.3
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=128,
+        initializer_range=0.3,
     )
     return sentence_encoder(BertModel(tiny), folder, demo_package.get_model_path())
 
@@ -79,7 +93,9 @@ def prompted_run(
     @cache
     def write(kind: str) -> tuple[Path, Prepared, EvaluationSet]:
         folder = tmp_path_factory.mktemp("prompted")
-        encoder = write_with_prompts(_varied_encoder(folder, demo_package), folder / "prompted", kind)
+        encoder = write_with_prompts(
+            _varied_encoder(folder, demo_package), folder / "prompted", kind
+        )
         return _write_run(folder, encoder)
 
     return write
@@ -124,7 +140,10 @@ def write_run() -> Callable[..., tuple[Path, Prepared, EvaluationSet]]:
 
 
 def _write_run(
-    folder: Path, encoder: str, parameters: Mapping[str, object] = MappingProxyType({}), tower: str = "both"
+    folder: Path,
+    encoder: str,
+    parameters: Mapping[str, object] = MappingProxyType({}),
+    tower: str = "both",
 ) -> tuple[Path, Prepared, EvaluationSet]:
     """Write the run that :func:`run` describes, with an encoder and the ``parameters`` of both trials.
 
@@ -149,11 +168,19 @@ def _write_run(
     bench = workbench.Workbench(prepared, config.evaluation)
     queries, pool = {"dev": len(bench.dev.queries)}, {"dev": len(bench.dev.pool)}
     names = tuple(prepared.sentences.label_names)
-    info = RunInfo("s", "0", "d", "m", "r", 8, "uniform", 0.5, "similarity", 2, queries, pool, names, 0)
+    info = RunInfo(
+        "s", "0", "d", "m", "r", 8, "uniform", 0.5, "similarity", 2, queries, pool, names, 0
+    )
     ledger = Ledger(folder)
     ledger.append(start_session(folder, info, settings))
     for number, loss in enumerate(("softmax", "triplet")):
-        values = {"loss": loss, "learning_rate": 3e-3, "examples_per_rung": 96, "batch_size": 16, "precision": "fp32"}
+        values = {
+            "loss": loss,
+            "learning_rate": 3e-3,
+            "examples_per_rung": 96,
+            "batch_size": 16,
+            "precision": "fp32",
+        }
         average = {"average_decay": 0.7} if loss == "softmax" else {}
         towers = {"tower": tower} if loss == "triplet" else {}
         trial = trial_config({**values, **average, **towers, **parameters})
@@ -161,19 +188,35 @@ def _write_run(
         (result,) = engine.rungs(trial, bench, seed=number, num_rungs=1)
         save_point(folder / "points" / point_name(number, 1), bench.trainable.trained(), bench.head)
         points, labeled = (
-            tuple(point_of(point, trial=number, step=1) for point in bench.describe(bench.dev, scores))
+            tuple(
+                point_of(point, trial=number, step=1) for point in bench.describe(bench.dev, scores)
+            )
             for scores in (result.points, result.labeled)
         )
-        rung = {"trial": number, "step": 1, "examples_seen": 96, "seconds": 1.0, "loss": result.loss}
-        calibration = result.calibration and dataclasses.replace(result.calibration, trial=number, step=1)
-        ledger.append(RungFinished(**rung, stop=None, points=points, calibration=calibration, labeled=labeled or None))
+        rung = {
+            "trial": number,
+            "step": 1,
+            "examples_seen": 96,
+            "seconds": 1.0,
+            "loss": result.loss,
+        }
+        calibration = result.calibration and dataclasses.replace(
+            result.calibration, trial=number, step=1
+        )
+        ledger.append(
+            RungFinished(
+                **rung, stop=None, points=points, calibration=calibration, labeled=labeled or None
+            )
+        )
         store_scores(
             folder,
             rung_file("dev", number, 1),
             {(number, 1, *key): point_scores for key, point_scores in result.points.items()},
         )
     reference_scores = bench.dev.reference_scores
-    reference = bench.dev.point(reference_scores, trial=None, step=None, kind="reference", value=None, width=64)
+    reference = bench.dev.point(
+        reference_scores, trial=None, step=None, kind="reference", value=None, width=64
+    )
     ledger.append(PointsScored(points=(reference,)))
     store_scores(folder, baselines_file("dev"), {name_of_point(reference): reference_scores})
     ledger.close()

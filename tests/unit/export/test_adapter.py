@@ -29,7 +29,9 @@ LORA = {"adapter": "lora", "lora_rank": 3, "lora_alpha": 5.0, "learning_rate": 3
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: str, write_run: Callable[..., Any]) -> Any:
+def run(
+    tmp_path_factory: pytest.TempPathFactory, tiny_encoder: str, write_run: Callable[..., Any]
+) -> Any:
     folder = tmp_path_factory.mktemp("lora-run")
     return write_run(folder, tiny_encoder, LORA)
 
@@ -70,7 +72,9 @@ def test_merged_and_adapter_exports_agree(
 
 
 @pytest.mark.parametrize("values", [LORA, {"freezing": "emb+B0"}], ids=["lora", "freezing"])
-def test_bf16_weights_are_exported_in_fp32(values: dict[str, Any], tiny_encoder: str, tmp_path: Path) -> None:
+def test_bf16_weights_are_exported_in_fp32(
+    values: dict[str, Any], tiny_encoder: str, tmp_path: Path
+) -> None:
     config = EncoderConfig(name=tiny_encoder, weights="bf16")
     trainable = Trainable(encoder.load(config, role="tuned"))
     trainable.start(trial(**values))
@@ -86,14 +90,20 @@ def test_bf16_weights_are_exported_in_fp32(values: dict[str, Any], tiny_encoder:
     assert {tensor.dtype for tensor in load_file(file).values()} == {torch.float32}
 
 
-def test_points_without_a_single_adapter_are_rejected(run: Any, tmp_path: Path, all_on_the_front: None) -> None:
+def test_points_without_a_single_adapter_are_rejected(
+    run: Any, tmp_path: Path, all_on_the_front: None
+) -> None:
     folder, *_ = run
-    with pytest.raises(InputError, match=r"--adapter: 0:1:class_concat=1 joins two encoders; allowed: "):
+    with pytest.raises(
+        InputError, match=r"--adapter: 0:1:class_concat=1 joins two encoders; allowed: "
+    ):
         export(folder, "0:1:class_concat=1", tmp_path / "model", as_adapter=True)
     assert not (tmp_path / "model").exists()
 
 
-def test_joined_points_have_the_merged_encoder(run: Any, tmp_path: Path, all_on_the_front: None) -> None:
+def test_joined_points_have_the_merged_encoder(
+    run: Any, tmp_path: Path, all_on_the_front: None
+) -> None:
     """The export verifies that the saved model returns the vectors of the two encoders."""
     folder, *_ = run
     export(folder, "0:1:class_concat=1", tmp_path / "model")

@@ -57,7 +57,9 @@ def test_exported_point_reproduces_its_scores(
     export(folder, name, tmp_path / "model")
     stored = next(point for point in load(folder).points if point.name == name)
     model = SentenceTransformer(str(tmp_path / "model"), device="cpu")
-    assert {type(module).__module__.split(".")[0] for module in model.children()} == {"sentence_transformers"}
+    assert {type(module).__module__.split(".")[0] for module in model.children()} == {
+        "sentence_transformers"
+    }
     queries, pool = (model.encode(prepared.sentences.texts(ids)) for ids in (dev.queries, dev.pool))
     assert queries.shape[1] == model.get_embedding_dimension() == stored.width
     retrieved = retrieval.top_k(model.similarity(queries, pool).numpy(), dev.k)
@@ -66,17 +68,24 @@ def test_exported_point_reproduces_its_scores(
     assert scores["similarity"].mean() == pytest.approx(stored["similarity"], abs=1e-4)
     other_points = [point for point in load(folder).points if point.name != name]
     differences = [
-        max(abs(point["polarity"] - stored["polarity"]), abs(point["similarity"] - stored["similarity"]))
+        max(
+            abs(point["polarity"] - stored["polarity"]),
+            abs(point["similarity"] - stored["similarity"]),
+        )
         for point in other_points
     ]
     assert min(differences) > 3e-4, "another point has the same scores"
     if stored.kind == "concat":
         assert np.linalg.norm(queries, axis=1) == pytest.approx(1, abs=1e-5)
-    np.testing.assert_allclose(model.encode_query(prepared.sentences.texts(dev.queries[:3])), queries[:3], atol=1e-5)
+    np.testing.assert_allclose(
+        model.encode_query(prepared.sentences.texts(dev.queries[:3])), queries[:3], atol=1e-5
+    )
 
 
 @pytest.fixture
-def probed_run(run: tuple[Path, Prepared, EvaluationSet], tmp_path: Path) -> tuple[Path, Prepared, EvaluationSet]:
+def probed_run(
+    run: tuple[Path, Prepared, EvaluationSet], tmp_path: Path
+) -> tuple[Path, Prepared, EvaluationSet]:
     """Return a copy of the run, with points of the probe."""
     folder, prepared, dev = run
     copy = tmp_path / "probed"
@@ -89,10 +98,14 @@ def probed_run(run: tuple[Path, Prepared, EvaluationSet], tmp_path: Path) -> tup
     return copy, prepared, dev
 
 
-def test_probe_reproduces_its_scores(probed_run: tuple[Path, Prepared, EvaluationSet], tmp_path: Path) -> None:
+def test_probe_reproduces_its_scores(
+    probed_run: tuple[Path, Prepared, EvaluationSet], tmp_path: Path
+) -> None:
     folder, prepared, dev = probed_run
     printed = export(folder, "probe=0.3", tmp_path / "model")
-    (stored,) = (point for point in load(folder).points if (point.kind, point.value) == ("probe", 0.3))
+    (stored,) = (
+        point for point in load(folder).points if (point.kind, point.value) == ("probe", 0.3)
+    )
     model = SentenceTransformer(str(tmp_path / "model"), device="cpu")
     queries, pool = (model.encode(prepared.sentences.texts(ids)) for ids in (dev.queries, dev.pool))
     retrieved = retrieval.top_k(model.similarity(queries, pool).numpy(), dev.k)
@@ -100,7 +113,9 @@ def test_probe_reproduces_its_scores(probed_run: tuple[Path, Prepared, Evaluatio
     assert scores["polarity"].mean() == pytest.approx(stored["polarity"], abs=1e-4)
     assert scores["similarity"].mean() == pytest.approx(stored["similarity"], abs=1e-4)
     assert f"width {stored.width}, 2 encoders" in printed
-    assert f"{stored['polarity']:.5f}" in (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
+    assert f"{stored['polarity']:.5f}" in (tmp_path / "model" / "README.md").read_text(
+        encoding="utf-8"
+    )
 
 
 @pytest.mark.parametrize(
@@ -124,7 +139,9 @@ def test_probes_that_cannot_be_exported_are_rejected(
     assert not (tmp_path / "model").exists()
 
 
-def test_probe_needs_the_artifacts_of_its_run(probed_run: tuple[Path, Prepared, EvaluationSet], tmp_path: Path) -> None:
+def test_probe_needs_the_artifacts_of_its_run(
+    probed_run: tuple[Path, Prepared, EvaluationSet], tmp_path: Path
+) -> None:
     file = probed_run[0] / "prepared.json"
     values = json.loads(file.read_text())
     file.write_text(json.dumps({**values, "sentences": "sentences-0"}))
@@ -145,7 +162,11 @@ def test_labeled_point_reproduces_its_scores_with_the_code_of_its_card(
     queries = model.encode(prepared.sentences.texts(dev.queries))
     assert queries.shape[1] == stored.width
     card = (tmp_path / "model" / "README.md").read_text()
-    (code,) = [block for block in re.findall(r"```python\n(.*?)```", card, re.DOTALL) if "classes.index" in block]
+    (code,) = [
+        block
+        for block in re.findall(r"```python\n(.*?)```", card, re.DOTALL)
+        if "classes.index" in block
+    ]
     labels = [prepared.sentences.label_names[number] for number in dev.pool_labels]
     scope = {"model": model, "sentences": prepared.sentences.texts(dev.pool), "labels": labels}
     exec(code, scope)
@@ -157,7 +178,10 @@ def test_labeled_point_reproduces_its_scores_with_the_code_of_its_card(
     differences = [abs(point["similarity"] - stored["similarity"]) for point in load(folder).points]
     assert min(differences) > 3e-4, "another point has the same scores"
     assert "There are no intervals" in card
-    with pytest.raises(InputError, match=r"--point 1:1:labeled=0.2: not on the front; allowed: .*0:1:class_concat=0.1"):
+    with pytest.raises(
+        InputError,
+        match=r"--point 1:1:labeled=0.2: not on the front; allowed: .*0:1:class_concat=0.1",
+    ):
         export(folder, "1:1:labeled=0.2", tmp_path / "other")
 
 
@@ -180,16 +204,20 @@ def test_temperature_is_exported(
     """The first columns are the trained head's class probabilities, with logits divided by the temperature."""
     folder, prepared, dev = run
     with np.load(folder / "points" / point_name(0, 1) / "head.npz") as arrays:
-        weight, bias, temperature = (arrays[name].astype(np.float64) for name in ("weight", "bias", "temperature"))
+        weight, bias, temperature = (
+            arrays[name].astype(np.float64) for name in ("weight", "bias", "temperature")
+        )
     export(folder, "0:1:class_concat=1", tmp_path / "joined")
     export(folder, "0:1", tmp_path / "plain")
     texts = prepared.sentences.texts(dev.queries)
     joined, plain = (
-        SentenceTransformer(str(tmp_path / name), device="cpu").encode(texts) for name in ("joined", "plain")
+        SentenceTransformer(str(tmp_path / name), device="cpu").encode(texts)
+        for name in ("joined", "plain")
     )
     logits = temperature * (plain.astype(np.float64) @ weight.T * weight.shape[1] ** 0.5 + bias)
     calibrated, uncalibrated = (
-        torch.softmax(torch.from_numpy(scaled_logits), 1).numpy() for scaled_logits in (logits / temperature, logits)
+        torch.softmax(torch.from_numpy(scaled_logits), 1).numpy()
+        for scaled_logits in (logits / temperature, logits)
     )
     np.testing.assert_allclose(joined[:, :3], calibrated, atol=1e-5)
     assert np.abs(calibrated - uncalibrated).max() > 1e-3
@@ -202,12 +230,20 @@ def test_provenance_of_an_exported_model(
     for name in ("ledger.jsonl", "points", "prepared.json"):
         (tmp_path / name).symlink_to(folder / name)
     settings = configuration.parse(Document.read(SPACES / "smoke.yaml"))
-    data = {"train": [str(folder / "train.parquet"), "demo"], "text_column": "review", "subset": "large"}
+    data = {
+        "train": [str(folder / "train.parquet"), "demo"],
+        "text_column": "review",
+        "subset": "large",
+    }
     change_settings(tmp_path, yaml.safe_dump({**settings.model_dump(mode="json"), "data": data}))
     export(tmp_path, "0:1", tmp_path / "model")
     provenance = Provenance.read(tmp_path / "model")
     assert provenance is not None
-    assert (provenance.run, provenance.point, provenance.version) == (str(tmp_path), "0:1", __version__)
+    assert (provenance.run, provenance.point, provenance.version) == (
+        str(tmp_path),
+        "0:1",
+        __version__,
+    )
     assert provenance.base_model == prepared.model["name"]
     assert provenance.tuned_on == (str(folder / "train.parquet"), "demo")
     assert (provenance.text_column, provenance.subset) == ("review", "large")
@@ -215,13 +251,21 @@ def test_provenance_of_an_exported_model(
     assert len(modes) == 1, "weights are as readable as the other files"
 
 
-@pytest.mark.parametrize(("name", "encoders"), [("1:1:concat=0.3", "2 encoders"), ("1:1:truncate=16", "1 encoder")])
+@pytest.mark.parametrize(
+    ("name", "encoders"), [("1:1:concat=0.3", "2 encoders"), ("1:1:truncate=16", "1 encoder")]
+)
 def test_description_has_the_costs_of_the_model(
-    name: str, encoders: str, run: tuple[Path, Prepared, EvaluationSet], tmp_path: Path, all_on_the_front: None
+    name: str,
+    encoders: str,
+    run: tuple[Path, Prepared, EvaluationSet],
+    tmp_path: Path,
+    all_on_the_front: None,
 ) -> None:
     printed = export(run[0], name, tmp_path / "model")
     (point,) = [point for point in load(run[0]).points if point.name == name]
-    num_bytes = sum(file.stat().st_size for file in (tmp_path / "model").rglob("*") if file.is_file())
+    num_bytes = sum(
+        file.stat().st_size for file in (tmp_path / "model").rglob("*") if file.is_file()
+    )
     assert f"width {point.width}, {encoders}, {num_bytes / 1e6:.0f} MB, " in printed
     (milliseconds,) = re.findall(r"([\d.]+) ms", printed)
     assert 0 < float(milliseconds) < 60_000
@@ -239,7 +283,11 @@ def test_command_prefers_single_encoders(
     monkeypatch.setattr("raysweep.export.export.export", note)
     for options in (("--prefer", "single"), ("--prefer", "single", "--where", "width <= 16"), ()):
         assert raysweep_here(tmp_path, "export", str(run[0]), "model", *options).returncode == 0
-    assert [sorted(conditions) for conditions in given] == [["encoders = 1"], ["encoders = 1", "width <= 16"], []]
+    assert [sorted(conditions) for conditions in given] == [
+        ["encoders = 1"],
+        ["encoders = 1", "width <= 16"],
+        [],
+    ]
 
 
 def test_conditions_choose_among_points_with_weights(
@@ -247,7 +295,9 @@ def test_conditions_choose_among_points_with_weights(
 ) -> None:
     """The best single encoder is exported even if every member of the front consists of two."""
     folder, *_ = run
-    points = [point for point in load(folder).points if point.split == "dev" and point.trial is not None]
+    points = [
+        point for point in load(folder).points if point.split == "dev" and point.trial is not None
+    ]
     single = [point for point in points if point.kind in ("plain", "interpolate", "truncate")]
     assert {point.num_encoders for point in single} == {1}
     info = load(folder).info
@@ -259,12 +309,16 @@ def test_conditions_choose_among_points_with_weights(
     provenance = Provenance.read(tmp_path / "model")
     assert provenance is not None and provenance.point == best.name
     narrow = max((point for point in single if point.width == 16), key=info.objective)
-    export(tmp_path / "run", "best", tmp_path / "narrow", conditions=["encoders = 1", "width <= 16"])
+    export(
+        tmp_path / "run", "best", tmp_path / "narrow", conditions=["encoders = 1", "width <= 16"]
+    )
     provenance = Provenance.read(tmp_path / "narrow")
     assert provenance is not None and provenance.point == narrow.name
     with pytest.raises(InputError, match="encoders ranges from 1 to 2"):
         export(tmp_path / "run", "knee", tmp_path / "other", conditions=["encoders = 3"])
-    with pytest.raises(InputError, match="--point is 0:1; allowed with --where or --prefer: knee, best"):
+    with pytest.raises(
+        InputError, match="--point is 0:1; allowed with --where or --prefer: knee, best"
+    ):
         export(tmp_path / "run", "0:1", tmp_path / "other", conditions=["encoders = 1"])
 
 
@@ -272,7 +326,10 @@ def test_points_that_cannot_be_exported_are_rejected(
     run: tuple[Path, Prepared, EvaluationSet], tmp_path: Path, all_on_the_front: None
 ) -> None:
     folder, prepared, _ = run
-    with pytest.raises(InputError, match=r"--point 1:1:class_concat=1: not on the front; allowed: knee, best, 0:1, "):
+    with pytest.raises(
+        InputError,
+        match=r"--point 1:1:class_concat=1: not on the front; allowed: knee, best, 0:1, ",
+    ):
         export(folder, "1:1:class_concat=1", tmp_path / "model")
     dataclasses.replace(prepared, reference={**prepared.reference, "prompt": "query: "}).save(
         tmp_path / "prepared.json"
@@ -290,12 +347,18 @@ def test_points_that_cannot_be_exported_are_rejected(
     assert not (tmp_path / "other").exists()
 
 
-def test_references_without_tokens_are_not_joined(tiny_encoder: str, demo_package: ModuleType, tmp_path: Path) -> None:
+def test_references_without_tokens_are_not_joined(
+    tiny_encoder: str, demo_package: ModuleType, tmp_path: Path
+) -> None:
     tuned = SentenceTransformer(tiny_encoder, device="cpu")
     for write in (write_static, write_router):
         folder = write(tmp_path / write.__name__, Path(demo_package.get_model_path()))
-        with pytest.raises(InputError, match="cannot be exported: the reference encoder is not a transformer"):
-            joined_encoder.build(("concat", 0.3), tuned, SentenceTransformer(folder, device="cpu"), None)
+        with pytest.raises(
+            InputError, match="cannot be exported: the reference encoder is not a transformer"
+        ):
+            joined_encoder.build(
+                ("concat", 0.3), tuned, SentenceTransformer(folder, device="cpu"), None
+            )
 
 
 def test_leftovers_of_killed_exports_are_removed(tmp_path: Path) -> None:

@@ -31,13 +31,21 @@ from support.paths import SPACES
 from support.sentences import SCORED_PAIRS
 
 QUERIES = {"q1": "good food", "q2": "a running dog"}
-CORPUS = {"d1": "the meal was great", "d2": "a dog runs in the park", "d3": "shares fell today", "d4": "it rains"}
+CORPUS = {
+    "d1": "the meal was great",
+    "d2": "a dog runs in the park",
+    "d3": "shares fell today",
+    "d4": "it rains",
+}
 RELEVANT = [("q1", "d1"), ("q2", "d2"), ("q2", "d4")]
 
 
 def sts(folder: Path, **settings: float) -> GuardConfig:
     path = folder / "pairs.jsonl"
-    rows = [{"sentence1": first, "sentence2": second, "score": score} for first, second, score in SCORED_PAIRS]
+    rows = [
+        {"sentence1": first, "sentence2": second, "score": score}
+        for first, second, score in SCORED_PAIRS
+    ]
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     return GuardConfig(kind="sts", pairs=str(path), **settings)
 
@@ -46,7 +54,9 @@ def retrieval(folder: Path) -> GuardConfig:
     for name, texts in (("queries", QUERIES), ("corpus", CORPUS)):
         lines = "".join(f"{json.dumps({'id': key, 'text': text})}\n" for key, text in texts.items())
         (folder / f"{name}.jsonl").write_text(lines)
-    lines = "".join(f"{json.dumps({'query': query, 'document': document})}\n" for query, document in RELEVANT)
+    lines = "".join(
+        f"{json.dumps({'query': query, 'document': document})}\n" for query, document in RELEVANT
+    )
     (folder / "relevant.jsonl").write_text(lines)
     paths = {name: str(folder / f"{name}.jsonl") for name in ("queries", "corpus", "relevant")}
     return GuardConfig(kind="retrieval", **paths)
@@ -56,9 +66,15 @@ def test_sts_is_spearman_under_the_models_similarity(tmp_path: Path, tiny_encode
     guard = Guard.open("sts-b", sts(tmp_path))
     model = encoder.load(EncoderConfig(name=tiny_encoder))
     gold = [pair[2] for pair in SCORED_PAIRS]
-    cosines = model.encode([pair[0] for pair in SCORED_PAIRS]) @ model.encode([pair[1] for pair in SCORED_PAIRS]).T
+    cosines = (
+        model.encode([pair[0] for pair in SCORED_PAIRS])
+        @ model.encode([pair[1] for pair in SCORED_PAIRS]).T
+    )
     metric, score = guard.score(model)
-    assert (metric, score) == ("spearman_cosine", pytest.approx(spearmanr(gold, np.diag(cosines)).statistic))
+    assert (metric, score) == (
+        "spearman_cosine",
+        pytest.approx(spearmanr(gold, np.diag(cosines)).statistic),
+    )
     model.similarity_fn_name = "dot"  # as of an exported class_concat
     assert guard.score(model)[0] == "spearman_dot"
 
@@ -73,7 +89,10 @@ def test_guard_may_have_the_name_of_a_metric(name: str, tmp_path: Path, tiny_enc
 def test_digest_depends_on_files_but_not_on_the_limit(tmp_path: Path) -> None:
     config = sts(tmp_path)
     assert config.files_digest == config.model_copy(update={"at_least": 0.5}).files_digest
-    assert config.files_digest != config.model_copy(update={"pairs": str(tmp_path / "new.jsonl")}).files_digest
+    assert (
+        config.files_digest
+        != config.model_copy(update={"pairs": str(tmp_path / "new.jsonl")}).files_digest
+    )
 
 
 def test_retrieval_is_ndcg_at_ten(tmp_path: Path, tiny_encoder: str) -> None:
@@ -93,13 +112,19 @@ def test_retrieval_is_ndcg_at_ten(tmp_path: Path, tiny_encoder: str) -> None:
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("relevant", {"query": "q1", "document": "d9"}, "row 4: document is 'd9'; allowed: an id in "),
+        (
+            "relevant",
+            {"query": "q1", "document": "d9"},
+            "row 4: document is 'd9'; allowed: an id in ",
+        ),
         ("relevant", {"query": "q9", "document": "d1"}, "row 4: query is 'q9'; allowed: an id in "),
         ("corpus", {"id": "d1", "text": "again"}, "row 5: id is 'd1'"),
         ("queries", {"id": "q3", "text": " "}, "row 3: text is empty"),
     ],
 )
-def test_invalid_files_are_rejected(file: str, content: dict[str, str], message: str, tmp_path: Path) -> None:
+def test_invalid_files_are_rejected(
+    file: str, content: dict[str, str], message: str, tmp_path: Path
+) -> None:
     config = retrieval(tmp_path)
     with (tmp_path / f"{file}.jsonl").open("a") as stream:
         stream.write(json.dumps(content) + "\n")
@@ -119,7 +144,9 @@ def test_pairs_without_a_score_are_counted_in_a_warning(tmp_path: Path) -> None:
     lines = [f"{score}\t{first}\t{second}\n" for first, second, score in SCORED_PAIRS]
     path.write_text("".join([*lines, "\tit rains\tit pours\n"]))
     warnings: list[str] = []
-    check({"sts-b": GuardConfig(kind="sts", pairs=str(path)), "whole": sts(tmp_path)}, warnings.append)
+    check(
+        {"sts-b": GuardConfig(kind="sts", pairs=str(path)), "whole": sts(tmp_path)}, warnings.append
+    )
     (warning,) = warnings
     assert warning.startswith("guards.sts-b: 5 of 6 pairs")
 
@@ -134,7 +161,10 @@ WITHOUT_HEADER = "no header and a pair in every line"
             "3.0\ta only\n4.0\tb\tc\n",
             f"line 1 is '3.0', 'a only', which is neither a header nor a pair; .*{WITHOUT_HEADER}",
         ),
-        ("x\ta\tb\n4.0\tb\tc\n", f"line 1 is 'x', 'a', 'b', which is neither a header nor a pair; .*{WITHOUT_HEADER}"),
+        (
+            "x\ta\tb\n4.0\tb\tc\n",
+            f"line 1 is 'x', 'a', 'b', which is neither a header nor a pair; .*{WITHOUT_HEADER}",
+        ),
         ("", f"is empty, .*{WITHOUT_HEADER}"),
         ("\n", f"is empty, .*{WITHOUT_HEADER}"),
         ("3.0\ta\tb\n4.0\tb\n", "line 2 has 2 cells; allowed: 3"),
@@ -142,7 +172,9 @@ WITHOUT_HEADER = "no header and a pair in every line"
         ('"score"\tsentence1\tsentence2\n1\ta\tb\n2\ta\n', "row 2 "),
     ],
 )
-def test_invalid_tsv_is_rejected_with_both_forms(content: str, problem: str, tmp_path: Path) -> None:
+def test_invalid_tsv_is_rejected_with_both_forms(
+    content: str, problem: str, tmp_path: Path
+) -> None:
     path = tmp_path / "pairs.tsv"
     path.write_text(content)
     with pytest.raises(InputError, match=f"^guards.x: {path}: {problem}"):
@@ -164,29 +196,45 @@ def test_reserved_names_are_rejected(run: Path) -> None:
 
     summary = summarize(load(run))
     (candidate, *_) = candidates_of(summary, everything=False)
-    shown = {column for column in (*front_table(summary).columns, "rung", *SCORES) if re.fullmatch(r"\w+", column)}
+    shown = {
+        column
+        for column in (*front_table(summary).columns, "rung", *SCORES)
+        if re.fullmatch(r"\w+", column)
+    }
     for name in (*candidate.fields, *shown, "margin", "Trial"):
         overrides = [("guards", f"{{{name}: {{kind: sts, pairs: x.tsv}}}}")]
         with pytest.raises(
-            InputError, match=f"^--guards: the name {name} is reserved: .*; reserved names: P, S, polarity, .*margin$"
+            InputError,
+            match=f"^--guards: the name {name} is reserved: .*; reserved names: P, S, polarity, .*margin$",
         ):
             load_sweep("smoke", overrides)
-    assert list(load_sweep("smoke", [("guards", "{sts-p: {kind: sts, pairs: x.tsv}}")]).config.guards) == ["sts-p"]
+    assert list(
+        load_sweep("smoke", [("guards", "{sts-p: {kind: sts, pairs: x.tsv}}")]).config.guards
+    ) == ["sts-p"]
 
 
 @pytest.mark.parametrize(
     ("guards", "message"),
     [
         ("{a: {kind: sts}}", "guards.a: pairs is missing; a guard of kind sts has pairs"),
-        ("{a: {kind: sts, pairs: x.tsv, corpus: y}}", "guards.a: corpus is not allowed; a guard of kind sts has pairs"),
+        (
+            "{a: {kind: sts, pairs: x.tsv, corpus: y}}",
+            "guards.a: corpus is not allowed; a guard of kind sts has pairs",
+        ),
         ("{a: {kind: retrieval, queries: x, corpus: y}}", "guards.a: relevant is missing"),
         (
             "{a: {kind: sts, pairs: x.tsv, extra: 1}}",
             "guards.a.extra: unknown key; allowed: at_least, corpus, kind, pairs",
         ),
-        ("{a: {kind: stss, pairs: x.tsv}}", "guards.a.kind is 'stss'; allowed: 'sts' or 'retrieval'"),
+        (
+            "{a: {kind: stss, pairs: x.tsv}}",
+            "guards.a.kind is 'stss'; allowed: 'sts' or 'retrieval'",
+        ),
         ("{a: {kind: sts, pairs: x.tsv, at_least: 70}}", "guards.a.at_least is 70; allowed: "),
-        ("{'a b': {kind: sts, pairs: x.tsv}}", "--guards: the name of a guard is 'a b'; allowed: a letter or digit"),
+        (
+            "{'a b': {kind: sts, pairs: x.tsv}}",
+            "--guards: the name of a guard is 'a b'; allowed: a letter or digit",
+        ),
         ("[sts]", "guards is ['sts']; allowed: a valid mapping"),
     ],
 )
@@ -203,7 +251,10 @@ def test_invalid_settings_are_rejected(guards: str, message: str) -> None:
 
 def test_limit_that_every_score_reaches_is_rejected() -> None:
     guards = "{a: {kind: retrieval, queries: q, corpus: c, relevant: r, at_least: -0.5}}"
-    with pytest.raises(InputError, match=r"--guards.a.at_least is -0.5; allowed: 0 to 1, since nDCG is never below 0"):
+    with pytest.raises(
+        InputError,
+        match=r"--guards.a.at_least is -0.5; allowed: 0 to 1, since nDCG is never below 0",
+    ):
         load_space(SPACES / "smoke.yaml", [("guards", guards)])
 
 
@@ -229,7 +280,11 @@ def test_member_that_misses_a_guard_is_marked_and_not_chosen(run: Path) -> None:
     assert [member.is_knee for member in before.members] == [False, True, False]
     assert not any(member.guards for member in before.members)
     store_guard_scores(
-        run, *(dataclasses.replace(SCORE, step=step, score=score) for step, score in ((1, 0.9), (2, 0.6), (3, 0.75)))
+        run,
+        *(
+            dataclasses.replace(SCORE, step=step, score=score)
+            for step, score in ((1, 0.9), (2, 0.6), (3, 0.75))
+        ),
     )
     after = summarize(load(run))
     assert [member.is_feasible for member in after.members] == [True, False, True]
@@ -244,12 +299,18 @@ def test_member_that_misses_a_guard_is_marked_and_not_chosen(run: Path) -> None:
 
 def test_members_are_chosen_by_their_guards(run: Path) -> None:
     scores = ((1, 0.9), (2, 0.6), (3, 0.75))
-    store_guard_scores(run, *(dataclasses.replace(SCORE, step=step, score=score) for step, score in scores))
+    store_guard_scores(
+        run, *(dataclasses.replace(SCORE, step=step, score=score) for step, score in scores)
+    )
     summary = summarize(load(run))
     chosen = choose(summary, Selection(["sts-b >= 0.75"])).candidates
     assert [candidate.dev.step for candidate in chosen] == [1, 3]
-    (best,) = choose(summary, Selection(["sts-b < 0.9"], by="similarity", everything=True)).candidates
-    assert best.dev.step == 3, "the second misses the guard's limit, and comes after all that do not"
+    (best,) = choose(
+        summary, Selection(["sts-b < 0.9"], by="similarity", everything=True)
+    ).candidates
+    assert best.dev.step == 3, (
+        "the second misses the guard's limit, and comes after all that do not"
+    )
     assert candidates_as_json(summary, chosen, ("dev",))[0]["guards"] == {"sts-b": 0.9}
     text = printed(choice_tables(summary, choose(summary, Selection()).candidates, ("dev",))[0])
     assert "sts-b" in text and "(60.0)" in text
@@ -260,35 +321,49 @@ def test_members_are_chosen_by_their_guards(run: Path) -> None:
 
 
 def test_guard_does_not_hide_a_score_or_parameter_of_the_same_name(run: Path) -> None:
-    store_guard_scores(run, *(dataclasses.replace(SCORE, guard=name, score=0.1) for name in ("polarity", "loss")))
-    chosen = choose(summarize(load(run)), Selection(["polarity >= 0.5", "loss = triplet"])).candidates
+    store_guard_scores(
+        run, *(dataclasses.replace(SCORE, guard=name, score=0.1) for name in ("polarity", "loss"))
+    )
+    chosen = choose(
+        summarize(load(run)), Selection(["polarity >= 0.5", "loss = triplet"])
+    ).candidates
     assert len(chosen) == 3
 
 
 def test_condition_on_an_unmeasured_guard(tmp_path: Path) -> None:
     info = dataclasses.replace(INFO, guards={"sts-b": 0.7})
-    write_ledger(tmp_path, [StoredTrial({"loss": "triplet"}, "completed", "", FRONT)], StoredSweep(info=info))
+    write_ledger(
+        tmp_path, [StoredTrial({"loss": "triplet"}, "completed", "", FRONT)], StoredSweep(info=info)
+    )
     summary = summarize(load(tmp_path))
     none = choose(summary, Selection(["sts-b >= 0.5"]))
     assert "0 of 3 points meet sts-b >= 0.5" in none.why_none
     store_guard_scores(tmp_path, SCORE)
     summary = summarize(load(tmp_path))
-    lines = list(choice_lines(summary, choose(summary, Selection(["sts-b >= 0.5"])).candidates, ("dev",)))
+    lines = list(
+        choice_lines(summary, choose(summary, Selection(["sts-b >= 0.5"])).candidates, ("dev",))
+    )
     assert any(line.startswith("2 of the 3 front members ") and "sts-b" in line for line in lines)
 
 
 def test_guards_are_in_the_terminal_table_if_it_is_wide_enough(run: Path) -> None:
-    store_guard_scores(run, *(dataclasses.replace(SCORE, step=step, score=0.1) for step in (1, 2, 3)))
+    store_guard_scores(
+        run, *(dataclasses.replace(SCORE, step=step, score=0.1) for step in (1, 2, 3))
+    )
     summary = summarize(load(run))
     wide, small = (printed(table, width=80) for table in front_tables(summary))
     assert "(10.0)" in wide and "(10.0)" not in small
     assert "misses" in small and "◆ best" in small and "scores of sts-b" in small
     assert "constraints: sts-b ≥ 70.0" in wide and "constraints: sts-b ≥ 70.0" in small
-    assert any(note.startswith("No point meets the constraints (sts-b ≥ 70.0)") for note in notes(summary))
+    assert any(
+        note.startswith("No point meets the constraints (sts-b ≥ 70.0)") for note in notes(summary)
+    )
 
 
 def test_front_is_unchanged_if_all_members_miss_a_guard(run: Path) -> None:
-    store_guard_scores(run, *(dataclasses.replace(SCORE, step=step, score=0.1) for step in (1, 2, 3)))
+    store_guard_scores(
+        run, *(dataclasses.replace(SCORE, step=step, score=0.1) for step in (1, 2, 3))
+    )
     after = summarize(load(run))
     assert [member.is_knee for member in after.members] == [False, True, False]
     assert not any(member.is_feasible for member in after.members)

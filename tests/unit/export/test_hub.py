@@ -47,7 +47,9 @@ def test_private_without_push_is_rejected(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (2, "error: --private requires --push OWNER/NAME\n")
 
 
-def test_push_without_a_network_keeps_the_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_push_without_a_network_keeps_the_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # nothing listens there
     data_hub.reachable.cache_clear()
@@ -57,11 +59,15 @@ def test_push_without_a_network_keeps_the_folder(folder: Path, monkeypatch: pyte
     data_hub.reachable.cache_clear()
     assert time.monotonic() - began < data_hub.PROBE_SECONDS + 1
     assert str(caught.value).startswith(f"{folder} is written, but not pushed to owner/name: ")
-    assert str(caught.value).endswith(f"later: hf upload owner/name {folder} . --exclude raysweep.json")
+    assert str(caught.value).endswith(
+        f"later: hf upload owner/name {folder} . --exclude raysweep.json"
+    )
     assert (folder / "README.md").is_file()
 
 
-def test_push_without_a_token_is_rejected(folder: Path, reachable: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_push_without_a_token_is_rejected(
+    folder: Path, reachable: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(huggingface_hub, "get_token", lambda: None)
     with pytest.raises(InputError, match="HF_TOKEN"):
         hub.push(folder, "owner/name", private=False)
@@ -90,12 +96,17 @@ class FakeHub:
         self.calls["upload_folder"] = options
 
 
-def test_file_with_local_paths_is_not_uploaded(folder: Path, reachable: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_with_local_paths_is_not_uploaded(
+    folder: Path, reachable: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for private in (False, True):
         fake_hub = FakeHub(private=private)
         monkeypatch.setattr(huggingface_hub, "HfApi", fake_hub)
         assert hub.push(folder, "owner/name", private=private) == "https://hub.test/owner/name"
-        assert fake_hub.calls["create_repo"] == ("owner/name", {"private": private or None, "exist_ok": True})
+        assert fake_hub.calls["create_repo"] == (
+            "owner/name",
+            {"private": private or None, "exist_ok": True},
+        )
         upload = fake_hub.calls["upload_folder"]
         uploaded = huggingface_hub.utils.filter_repo_objects(
             [path.name for path in folder.iterdir()], ignore_patterns=upload["ignore_patterns"]
@@ -145,8 +156,12 @@ def test_message_of_the_hub_is_printed_without_the_token(
     from functools import partial
 
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(huggingface_hub, "HfApi", partial(huggingface_hub.HfApi, endpoint=rejecting_hub))
-    with pytest.raises(InputError, match="is written, but not pushed to owner/name: .*401") as caught:
+    monkeypatch.setattr(
+        huggingface_hub, "HfApi", partial(huggingface_hub.HfApi, endpoint=rejecting_hub)
+    )
+    with pytest.raises(
+        InputError, match="is written, but not pushed to owner/name: .*401"
+    ) as caught:
         hub.push(folder, "owner/name", private=False)
     shown = str(caught.value) + "".join(capfd.readouterr())
     assert "\n" not in str(caught.value)

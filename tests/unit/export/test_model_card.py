@@ -30,7 +30,12 @@ from raysweep.report.summary import Summary, summary_of
 from raysweep.report.tables import certainty_table, kind_name
 from raysweep.results.events import GuardsMeasured, PointsScored
 from raysweep.results.ledger import Ledger
-from raysweep.results.query_scores import PackedScores, load_query_scores, name_of_point, scores_file
+from raysweep.results.query_scores import (
+    PackedScores,
+    load_query_scores,
+    name_of_point,
+    scores_file,
+)
 from raysweep.results.reader import load
 from raysweep.results.types import GuardScore, Point
 from raysweep.storage.folder import LocalFolder
@@ -116,7 +121,9 @@ def test_metrics_equal_scores_of_the_exported_model(
     if "class_concat" in name:
         (calibration,) = load(folder).calibrations
         error = 100 * calibration.error
-        assert page.cell("class probabilities").startswith(f"on dev: temperature {calibration.temperature:.2f}, ")
+        assert page.cell("class probabilities").startswith(
+            f"on dev: temperature {calibration.temperature:.2f}, "
+        )
         assert page.cell("class probabilities").endswith(f"-> {error:.1f}")
     else:
         assert not [row for row in page.rows if row[:1] == ["class probabilities"]]
@@ -129,7 +136,9 @@ def test_card_and_output_list_missed_and_unmeasured_guards(run: Run, tmp_path: P
     shutil.copytree(folder, copy)
     settings = configuration.parse(Document.read(SPACES / "smoke.yaml")).model_dump(mode="json")
     limits = {"missed": 0.99, "met": 0.5, "late": None}
-    guards = {name: {"kind": "sts", "pairs": "x.tsv", "at_least": limit} for name, limit in limits.items()}
+    guards = {
+        name: {"kind": "sts", "pairs": "x.tsv", "at_least": limit} for name, limit in limits.items()
+    }
     change_settings(copy, yaml.safe_dump({**settings, "guards": guards}))
     knee = next(member.dev for member in summary_of(LocalFolder(folder)).members if member.is_knee)
     place = (knee.trial, knee.step, knee.kind, knee.value)
@@ -144,17 +153,26 @@ def test_card_and_output_list_missed_and_unmeasured_guards(run: Run, tmp_path: P
     assert printed.endswith(f". {missed}. {late}")
     _, page, text = read(tmp_path / "model")
     assert f"{missed}. {late}." in text
-    assert "(required: at least 0.5); 0.93031 on missed, by spearman_cosine (required: at least 0.99)" in text
+    assert (
+        "(required: at least 0.5); 0.93031 on missed, by spearman_cosine (required: at least 0.99)"
+        in text
+    )
     (seed,) = re.findall(r"--pool-seed (\d+)", page.cell("pool"))
     train = prepared.sentences.ids("train")
-    sampled = train[retrieval.sample_pool(len(train), len(dev.queries), size=len(dev.pool), seed=int(seed))]
+    sampled = train[
+        retrieval.sample_pool(len(train), len(dev.queries), size=len(dev.pool), seed=int(seed))
+    ]
     assert sampled.tolist() == dev.pool.tolist()
     without_guards = export(folder, knee.name, tmp_path / "plain")
-    assert "guard" not in without_guards.partition(" written to ")[0] and without_guards.endswith("plain")
+    assert "guard" not in without_guards.partition(" written to ")[0] and without_guards.endswith(
+        "plain"
+    )
 
 
 @pytest.mark.parametrize("test_scores", ["stored", "damaged"])
-def test_intervals_equal_those_of_show_and_report(run: Run, tmp_path: Path, test_scores: str) -> None:
+def test_intervals_equal_those_of_show_and_report(
+    run: Run, tmp_path: Path, test_scores: str
+) -> None:
     """The knee has intervals on dev and on an invented test split, where it scores slightly lower."""
     folder, _, _ = run
     copy = tmp_path / "run"
@@ -168,13 +186,22 @@ def test_intervals_equal_those_of_show_and_report(run: Run, tmp_path: Path, test
     export(copy, "knee", tmp_path / "model")
     _, page, text = read(tmp_path / "model")
     columns, *cells = certainty_cells(summary, knee)
-    (row,) = candidates_as_json(summary, choose(summary, Selection(knee=True)).candidates, summary.splits)
+    (row,) = candidates_as_json(
+        summary, choose(summary, Selection(knee=True)).candidates, summary.splits
+    )
     (shown,) = (metric[1:] for metric in page.rows if metric[0] == "polarity")
     for split, cell in zip(("dev", "test"), shown, strict=True):
         known = row[split]["intervals"]
         if known is None:
-            assert (split, test_scores, cell) == ("test", "damaged", f"{row[split]['polarity']:.5f}")
-            assert "baselines.npz: is damaged" in row[split]["why_no_intervals"] and "baselines.npz" in text
+            assert (split, test_scores, cell) == (
+                "test",
+                "damaged",
+                f"{row[split]['polarity']:.5f}",
+            )
+            assert (
+                "baselines.npz: is damaged" in row[split]["why_no_intervals"]
+                and "baselines.npz" in text
+            )
             assert f"{split} P" not in columns
             continue
         low, high = known["polarity"]
@@ -209,7 +236,9 @@ def add_test_split(folder: Path, members: Sequence[Point]) -> None:
     ledger.close()
     for file, part in (("baselines", slice(0, 1)), ("members", slice(1, None))):
         names = [name_of_point(point) for point in points[part]]
-        packed = PackedScores.pack(names, {"polarity": polarity[part], "similarity": similarity[part]})
+        packed = PackedScores.pack(
+            names, {"polarity": polarity[part], "similarity": similarity[part]}
+        )
         LocalFolder(folder).put(scores_file("test", file), packed.content())
 
 
@@ -233,7 +262,11 @@ def test_card_describes_sources_and_licenses(
         return known.pop("base") if "base" in known else known.pop("reference")
 
     monkeypatch.setattr(BaseModel, "of", of)
-    copy = copied(folder, tmp_path / "run", {"train": ["hub:stanfordnlp/sst2:train", "demo"], "test": "/x/y/t.csv"})
+    copy = copied(
+        folder,
+        tmp_path / "run",
+        {"train": ["hub:stanfordnlp/sst2:train", "demo"], "test": "/x/y/t.csv"},
+    )
     export(copy, "1:1:concat=0.3", tmp_path / "model")
     metadata, page, text = read(tmp_path / "model")
     assert (metadata["base_model"], metadata["license"]) == ("owner/base", "other")
@@ -265,7 +298,9 @@ def test_card_has_no_local_paths(run: Run, tmp_path: Path, all_on_the_front: Non
     assert "train.parquet" in page.cell("data")
 
 
-def test_picture_is_written_and_hostile_names_are_escaped(run: Run, tmp_path: Path, all_on_the_front: None) -> None:
+def test_picture_is_written_and_hostile_names_are_escaped(
+    run: Run, tmp_path: Path, all_on_the_front: None
+) -> None:
     folder, _, _ = run
     name = "<script>alert(1)<b> | `x` *y* _v_ ![z](w) &lt;\\.csv"
     export(copied(folder, tmp_path / "run", {"train": f"/d/{name}"}), "0:1", tmp_path / "model")
@@ -277,7 +312,9 @@ def test_picture_is_written_and_hostile_names_are_escaped(run: Run, tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["my-model", "my_model*", 'größe "2" <b>'])
-def test_code_in_card_loads_the_model(run: Run, tmp_path: Path, all_on_the_front: None, name: str) -> None:
+def test_code_in_card_loads_the_model(
+    run: Run, tmp_path: Path, all_on_the_front: None, name: str
+) -> None:
     folder, _, _ = run
     export(folder, "0:1:class_concat=0.1", tmp_path / name)
     _, _, text = read(tmp_path / name)
@@ -286,7 +323,11 @@ def test_code_in_card_loads_the_model(run: Run, tmp_path: Path, all_on_the_front
     printed = io.StringIO()
     with contextlib.chdir(tmp_path), contextlib.redirect_stdout(printed):
         exec(code, {})
-    lines = [line.removeprefix("# ") for line in code.splitlines() if "tensor(" in line or line.startswith("#    ")]
+    lines = [
+        line.removeprefix("# ")
+        for line in code.splitlines()
+        if "tensor(" in line or line.startswith("#    ")
+    ]
     assert lines
     documented = re.findall(r"\d\.\d+", "\n".join(lines))
     computed = re.findall(r"\d\.\d+", printed.getvalue())

@@ -29,14 +29,21 @@ TEXTS = ["a warm room", "Cold soup, and a spoon of it for everybody who had come
 @pytest.mark.parametrize(
     ("kind", "point"),
     [
-        *(("default", point) for point in ("0:1", "0:1:class_concat=0.1", "1:1:concat=0.3", "1:1:interpolate=0.4")),
+        *(
+            ("default", point)
+            for point in ("0:1", "0:1:class_concat=0.1", "1:1:concat=0.3", "1:1:interpolate=0.4")
+        ),
         ("query and document", "0:1"),
         ("query and document", "1:1:concat=0.3"),
         ("none", "0:1"),
     ],
 )
 def test_all_methods_put_the_prompt_of_the_sweep(
-    prompted_run: Callable[[str], Run], tmp_path: Path, all_on_the_front: None, kind: str, point: str
+    prompted_run: Callable[[str], Run],
+    tmp_path: Path,
+    all_on_the_front: None,
+    kind: str,
+    point: str,
 ) -> None:
     """The prompt is the base model's default, not its prompts for queries and documents."""
     folder, prepared, _ = prompted_run(kind)
@@ -68,7 +75,9 @@ def check_scores(run: Run, point: str, to: Path) -> SentenceTransformer:
     nearest = np.argsort(-products, axis=1, kind="stable")[:, : dev.k]
     same = dev.pool_labels[nearest] == dev.query_labels[:, None]
     cosines = np.take_along_axis(reference, nearest, axis=1)
-    member = next(member.dev for member in summary_of(as_folder(folder)).members if member.dev.name == point)
+    member = next(
+        member.dev for member in summary_of(as_folder(folder)).members if member.dev.name == point
+    )
     assert member["polarity"] == pytest.approx(same.mean(), abs=1e-4)
     assert member["similarity"] == pytest.approx(cosines.mean(), abs=1e-4)
     np.testing.assert_array_equal(model.encode(TEXTS), model.encode_document(TEXTS))
@@ -80,7 +89,10 @@ def test_prompts_of_queries_and_documents_reproduce_the_scores(
     prompts_run: Run, tmp_path: Path, all_on_the_front: None, point: str
 ) -> None:
     check_scores(prompts_run, point, tmp_path / "model")
-    assert "| prompt | query: 'query: ', document: 'passage: ' |" in (tmp_path / "model" / "README.md").read_text()
+    assert (
+        "| prompt | query: 'query: ', document: 'passage: ' |"
+        in (tmp_path / "model" / "README.md").read_text()
+    )
 
 
 @pytest.mark.parametrize("point", ["1:1:query", "1:1:query_concat=0.3"])
@@ -102,11 +114,18 @@ def test_separate_encoders_reproduce_the_scores(
     folder, prepared, _ = separate_run
     model = check_scores(separate_run, point, tmp_path / "model")
     stored = load_file(folder / "points" / point_name(1, 1) / "trained.safetensors")
-    of_queries = {name.removeprefix("query."): value for name, value in stored.items() if name.startswith("query.")}
+    of_queries = {
+        name.removeprefix("query."): value
+        for name, value in stored.items()
+        if name.startswith("query.")
+    }
     of_documents = {name: stored[name] for name in of_queries}
     assert len(stored) == 2 * len(of_queries)
     if point == "1:1":
-        for weights, encode in ((of_queries, model.encode_query), (of_documents, model.encode_document)):
+        for weights, encode in (
+            (of_queries, model.encode_query),
+            (of_documents, model.encode_document),
+        ):
             tuned = SentenceTransformer(prepared.model["name"], device="cpu")
             tuned.load_state_dict({**tuned.state_dict(), **weights})
             prompt = PROMPTS["query" if weights is of_queries else "document"]
@@ -124,14 +143,18 @@ def test_documents_of_query_encoders_with_bf16_weights_are_exported_in_fp32(
         export(folder, point, tmp_path / point)
         tensors = [load_file(file) for file in (tmp_path / point).rglob("model.safetensors")]
         assert len(tensors) > 1
-        assert {tensor.dtype for by_name in tensors for tensor in by_name.values()} == {torch.float32}
+        assert {tensor.dtype for by_name in tensors for tensor in by_name.values()} == {
+            torch.float32
+        }
 
 
 def test_lengths_by_task_are_not_exported(
     tmp_path: Path, tiny_encoder: str, write_run: Callable[[Path, str], Run], all_on_the_front: None
 ) -> None:
     """``encode_query`` would truncate sentences that the sweep scored in full."""
-    model = SentenceTransformer(write_with_prompts(tiny_encoder, tmp_path / "prompted", "default"), device="cpu")
+    model = SentenceTransformer(
+        write_with_prompts(tiny_encoder, tmp_path / "prompted", "default"), device="cpu"
+    )
     model[0].query_length, model[0].document_length = 3, 5
     model.save(str(tmp_path / "model"), create_model_card=False)
     (tmp_path / "run").mkdir()

@@ -14,9 +14,13 @@ from raysweep.export.run_encoders import UNKNOWN, BaseModel, License, joint_lice
 CARDS = {
     "---\nlicense: apache-2.0\n---\n# Model\n": License("apache-2.0"),
     "---\r\nlicense: MIT\r\ntags: [a]\r\n---\r\n": License("mit"),
-    "---\nlicense: other\nlicense_name: my-own\nlicense_link: LICENSE\n---\n": License("other", "my-own, LICENSE"),
+    "---\nlicense: other\nlicense_name: my-own\nlicense_link: LICENSE\n---\n": License(
+        "other", "my-own, LICENSE"
+    ),
     "---\nlicense: [mit, apache-2.0]\n---\n": License("other", "mit, apache-2.0"),
-    "---\nlicense: free for all, <b>ask me</b>\n---\n": License("other", "free for all, <b>ask me</b>"),
+    "---\nlicense: free for all, <b>ask me</b>\n---\n": License(
+        "other", "free for all, <b>ask me</b>"
+    ),
     "---\ntags: [a]\n---\n": License(),
     "---\nlicense: 7\n---\n": License(),
     "---\nlicense:\n---\n": License(),
@@ -53,7 +57,9 @@ def test_demo_encoder(demo_package: ModuleType) -> None:
 
 def test_hub_model_has_its_name_and_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "README.md").write_text("---\nlicense: mit\n---\n")
-    monkeypatch.setattr(location, "_hub", lambda config: ModelSource(tmp_path, "hub:owner/name@0123abc"))
+    monkeypatch.setattr(
+        location, "_hub", lambda config: ModelSource(tmp_path, "hub:owner/name@0123abc")
+    )
     model = BaseModel.of(EncoderConfig(name="owner/name"))
     assert (model.shown, model.hub_name, model.revision) == ("owner/name", "owner/name", "0123abc")
     assert model.license == License("mit")

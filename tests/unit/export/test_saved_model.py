@@ -52,7 +52,9 @@ def lose_the_weights(folder: Path) -> None:
 def put_numbers_out_of_range(folder: Path) -> None:
     path = next(folder.rglob("model.safetensors"))
     save_file(
-        {name: torch.full_like(value, torch.nan) for name, value in load_file(path).items()}, path, {"format": "pt"}
+        {name: torch.full_like(value, torch.nan) for name, value in load_file(path).items()},
+        path,
+        {"format": "pt"},
     )
 
 
@@ -101,7 +103,12 @@ def spoil_saves(monkeypatch: pytest.MonkeyPatch, spoil: Spoil) -> None:
     ids=lambda value: value if isinstance(value, str) else value.__name__,
 )
 def test_damaged_save_is_rejected_and_removed(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, all_on_the_front: None, spoil: Spoil, point: str
+    run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    all_on_the_front: None,
+    spoil: Spoil,
+    point: str,
 ) -> None:
     spoil_saves(monkeypatch, spoil)
     with pytest.raises(InputError, match=rf"exports/of/model: not written: {SPOILT[spoil]}"):
@@ -124,7 +131,9 @@ def test_save_that_loses_the_prompt_is_rejected(
     folder, prepared, _ = prompted_run(kind)
     spoil_saves(monkeypatch, lose_the_prompt)
     if prepared.model["prompt"]:
-        with pytest.raises(InputError, match="not written: encode of the saved model returns other vectors"):
+        with pytest.raises(
+            InputError, match="not written: encode of the saved model returns other vectors"
+        ):
             export(folder, "1:1", tmp_path / "model")
         assert not list(tmp_path.iterdir())
     else:
@@ -136,7 +145,9 @@ def test_export_without_artifacts(run: Run, tmp_path: Path, all_on_the_front: No
     names = ("ledger.jsonl", "points", "prepared.json", "config.yaml")
     (tmp_path / "run").mkdir()
     for name in names:
-        (shutil.copytree if (folder / name).is_dir() else shutil.copy)(folder / name, tmp_path / "run" / name)
+        (shutil.copytree if (folder / name).is_dir() else shutil.copy)(
+            folder / name, tmp_path / "run" / name
+        )
     place = str(prepared.sentences_artifact.location)
     text = (folder / "prepared.json").read_text().replace(place, str(tmp_path / "gone"))
     (tmp_path / "run" / "prepared.json").write_text(text)

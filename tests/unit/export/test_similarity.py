@@ -23,7 +23,12 @@ def encoder_by_product(tmp_path_factory: pytest.TempPathFactory, demo_package: o
     """Write an encoder without normalization, whose norms vary."""
     folder = tmp_path_factory.mktemp("dot")
     torch.manual_seed(0)
-    sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
+    sizes = {
+        "hidden_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 128,
+    }
     backbone = BertModel(BertConfig(**sizes, initializer_range=0.3))
     written = sentence_encoder(backbone, folder, demo_package.get_model_path())  # type: ignore[attr-defined]
     model = SentenceTransformer(written, device="cpu")
@@ -37,7 +42,10 @@ def encoder_by_product(tmp_path_factory: pytest.TempPathFactory, demo_package: o
 
 
 def test_exported_similarity_gives_the_scores_of_the_report(
-    encoder_by_product: str, tmp_path: Path, write_run: Callable[[Path, str], Run], all_on_the_front: None
+    encoder_by_product: str,
+    tmp_path: Path,
+    write_run: Callable[[Path, str], Run],
+    all_on_the_front: None,
 ) -> None:
     (tmp_path / "run").mkdir()
     folder, prepared, dev = write_run(tmp_path / "run", encoder_by_product)
@@ -46,8 +54,12 @@ def test_exported_similarity_gives_the_scores_of_the_report(
         export(folder, name, target)
         model = SentenceTransformer(str(target), device="cpu")
         assert model.similarity_fn_name == "cosine"
-        queries, pool = (model.encode(prepared.sentences.texts(ids)) for ids in (dev.queries, dev.pool))
-        scores = dev.score_retrieved(retrieval.top_k(model.similarity(queries, pool).numpy(), dev.k))
+        queries, pool = (
+            model.encode(prepared.sentences.texts(ids)) for ids in (dev.queries, dev.pool)
+        )
+        scores = dev.score_retrieved(
+            retrieval.top_k(model.similarity(queries, pool).numpy(), dev.k)
+        )
         stored = next(point for point in load(folder).points if point.name == name)
         assert scores["polarity"].mean() == pytest.approx(stored["polarity"], abs=1e-4)
         assert scores["similarity"].mean() == pytest.approx(stored["similarity"], abs=1e-4)

@@ -34,18 +34,32 @@ def run(tmp_path: Path, tiny_encoder: str) -> Path:
 def sources(tmp_path: Path) -> list[str]:
     """Write labeled sentences and scored pairs."""
     rows = demo.generate()[0][:120]
-    (tmp_path / "labeled.csv").write_text("text,label\n" + "".join(f'"{row.text}",{row.label}\n' for row in rows))
+    (tmp_path / "labeled.csv").write_text(
+        "text,label\n" + "".join(f'"{row.text}",{row.label}\n' for row in rows)
+    )
     pairs = [{"text1": rows[n].text, "text2": rows[n + 60].text, "score": n % 6} for n in range(60)]
     (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
     return [str(tmp_path / "labeled.csv"), str(tmp_path / "pairs.jsonl")]
 
 
 def test_changes_are_those_of_the_exported_model(
-    run: Path, sources: list[str], tiny_encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Path,
+    sources: list[str],
+    tiny_encoder: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     target, watched = sources
     shown = raysweep_here(
-        run.parent, "measure-run", str(run), "--target", target, "--watch", watched, "--format", "json"
+        run.parent,
+        "measure-run",
+        str(run),
+        "--target",
+        target,
+        "--watch",
+        watched,
+        "--format",
+        "json",
     )
     assert shown.returncode == 0, shown.stderr
     stored = json.loads((run / "report" / "watch.json").read_text())
@@ -68,19 +82,33 @@ def test_changes_are_those_of_the_exported_model(
     assert (run / "report" / "watch.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_queries_have_their_own_prompt(sources: list[str], tiny_encoder: str, tmp_path: Path) -> None:
+def test_queries_have_their_own_prompt(
+    sources: list[str], tiny_encoder: str, tmp_path: Path
+) -> None:
     """An untrained query encoder changes nothing, and its base is measured with both prompts."""
-    config = EncoderConfig(name=tiny_encoder, prompt=Prompts(query="query: ", document="some longer passage: "))
+    config = EncoderConfig(
+        name=tiny_encoder, prompt=Prompts(query="query: ", document="some longer passage: ")
+    )
     trainable = Trainable(encoder.load(config))
     trainable.start(trial())
     write_minimal_run(tmp_path / "run", config, trainable.trained(), tower="query")
     shown = raysweep_here(
-        tmp_path, "measure-run", "run", "--target", sources[0], "--watch", sources[1], "--format", "json"
+        tmp_path,
+        "measure-run",
+        "run",
+        "--target",
+        sources[0],
+        "--watch",
+        sources[1],
+        "--format",
+        "json",
     )
     assert shown.returncode == 0, shown.stderr
     (of_trial,) = json.loads(shown.stdout)["trials"]
     prompts = ("--query-prompt", "query: ", "--prompt", "some longer passage: ")
-    measured = raysweep_here(tmp_path, "measure", tiny_encoder, "--data", *sources, *prompts, "--format", "json")
+    measured = raysweep_here(
+        tmp_path, "measure", tiny_encoder, "--data", *sources, *prompts, "--format", "json"
+    )
     expected = json.loads(measured.stdout)
     for found, of_model in zip([of_trial["target"], *of_trial["watched"]], expected, strict=True):
         for row, expected_row in zip(found["measures"], of_model["measures"], strict=True):
@@ -89,13 +117,17 @@ def test_queries_have_their_own_prompt(sources: list[str], tiny_encoder: str, tm
 
 
 def test_repeated_source_is_rejected(run: Path, sources: list[str]) -> None:
-    rejected = raysweep_here(run.parent, "measure-run", str(run), "--target", sources[0], "--watch", *sources)
+    rejected = raysweep_here(
+        run.parent, "measure-run", str(run), "--target", sources[0], "--watch", *sources
+    )
     assert rejected.returncode == 2
     assert "twice" in rejected.stderr and len(rejected.stderr.splitlines()) == 1
 
 
 def test_table_names_the_range(run: Path, sources: list[str]) -> None:
-    shown = raysweep_here(run.parent, "measure-run", str(run), "--target", sources[0], "--watch", sources[1])
+    shown = raysweep_here(
+        run.parent, "measure-run", str(run), "--target", sources[0], "--watch", sources[1]
+    )
     assert shown.returncode == 0
     assert "adiabatic range: " in shown.stdout
     assert "0:1" in shown.stdout
@@ -104,7 +136,9 @@ def test_table_names_the_range(run: Path, sources: list[str]) -> None:
 def test_run_without_weights_is_rejected(run: Path, sources: list[str]) -> None:
     for file in (run / "points").rglob("trained.safetensors"):
         file.unlink()
-    rejected = raysweep_here(run.parent, "measure-run", str(run), "--target", sources[0], "--watch", sources[1])
+    rejected = raysweep_here(
+        run.parent, "measure-run", str(run), "--target", sources[0], "--watch", sources[1]
+    )
     assert rejected.returncode == 2
     assert "weights" in rejected.stderr
     assert len(rejected.stderr.splitlines()) == 1

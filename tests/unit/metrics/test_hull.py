@@ -58,7 +58,9 @@ def test_area_with_constraints_is_that_of_the_feasible_points_of_chords(
 ) -> None:
     floor = minimum[0] - 0.013, minimum[1] - 0.013  # between the points of the chords
     steps = np.linspace(0, 1, 201)[:, None]
-    chords = [np.array(left) + steps * (np.array(right) - left) for left in points for right in points]
+    chords = [
+        np.array(left) + steps * (np.array(right) - left) for left in points for right in points
+    ]
     mixed = np.concatenate([np.empty((0, 2)), *chords])
     feasible = mixed[(mixed >= floor).all(axis=1)]
     assert hull_area(points, (0, 0), floor) == pytest.approx(hypervolume(feasible, (0, 0)), abs=0.5)
@@ -74,7 +76,9 @@ def test_hull_area_closed_forms() -> None:
     assert hull_area([(1, 2), (2, 1)], (0, 0), minimum=(2.5, 0)) == 0
     assert hull_area([(1, 2), (2, 1)], (0, 0), minimum=(0, 2.5)) == 0
     angle = np.linspace(0, np.pi / 2, 401)
-    assert hull_area(np.stack([np.cos(angle), np.sin(angle)], 1), (0, 0)) == pytest.approx(np.pi / 4, abs=1e-5)
+    assert hull_area(np.stack([np.cos(angle), np.sin(angle)], 1), (0, 0)) == pytest.approx(
+        np.pi / 4, abs=1e-5
+    )
 
 
 @settings(max_examples=80)

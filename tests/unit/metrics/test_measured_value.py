@@ -22,5 +22,7 @@ def test_relative_improvement_of_errors_and_of_scores() -> None:
         ("PND", None, None, None),
     ],
 )
-def test_verdicts_of_scores(measure: str, low: float | None, high: float | None, verdict: str | None) -> None:
+def test_verdicts_of_scores(
+    measure: str, low: float | None, high: float | None, verdict: str | None
+) -> None:
     assert MeasuredValue(measure, "cosine", 0.3, 0.2, low, high).verdict == verdict

@@ -20,7 +20,9 @@ def naive_oracle(cosines, same_label, weights, bonuses):
         polarity = similarity = 0.0
         for query in range(len(cosines)):
             sums = [c + bonus * s for c, s in zip(cosines[query], same_label[query], strict=True)]
-            ranked = sorted(range(len(sums)), key=lambda j, sums=sums: (-sums[j], j))[: len(weights)]
+            ranked = sorted(range(len(sums)), key=lambda j, sums=sums: (-sums[j], j))[
+                : len(weights)
+            ]
             polarity += sum(w * same_label[query][j] for w, j in zip(weights, ranked, strict=True))
             similarity += sum(w * cosines[query][j] for w, j in zip(weights, ranked, strict=True))
         rows.append((polarity / len(cosines), similarity / len(cosines)))
@@ -32,12 +34,18 @@ def naive_oracle(cosines, same_label, weights, bonuses):
 def test_oracle_equals_naive_loop(seed, num_queries, num_pool, data):
     k = data.draw(st.integers(1, num_pool))
     rng = np.random.default_rng(seed)
-    cosines = rng.integers(-4, 5, (num_queries, num_pool)) / 4  # ties, also between a bonus and a cosine, are common
-    same_label = rng.random((num_queries, num_pool)) < data.draw(st.sampled_from([0.0, 0.1, 0.5, 1.0]))
+    cosines = (
+        rng.integers(-4, 5, (num_queries, num_pool)) / 4
+    )  # ties, also between a bonus and a cosine, are common
+    same_label = rng.random((num_queries, num_pool)) < data.draw(
+        st.sampled_from([0.0, 0.1, 0.5, 1.0])
+    )
     weights = rng.dirichlet(np.ones(k))
     bonuses = (0.0, 0.25, 0.5, 2.0)
     expected = naive_oracle(cosines, same_label, weights, bonuses)
-    np.testing.assert_allclose(oracle_front(cosines, same_label, weights, bonuses), expected, atol=1e-12)
+    np.testing.assert_allclose(
+        oracle_front(cosines, same_label, weights, bonuses), expected, atol=1e-12
+    )
 
 
 def test_oracle_is_monotone_saturates_and_does_not_depend_on_block_size(monkeypatch):
@@ -60,10 +68,15 @@ def test_no_retrieval_exceeds_the_oracle():
     bonuses = np.linspace(0, 2, 50)
     front = oracle_front(cosines, same_label, np.full(5, 0.2), tuple(bonuses))
     for _ in range(200):
-        ranked = np.argsort(-(cosines * rng.random() + same_label * rng.random() + rng.normal(0, 0.2, (20, 60))))[:, :5]
+        ranked = np.argsort(
+            -(cosines * rng.random() + same_label * rng.random() + rng.normal(0, 0.2, (20, 60)))
+        )[:, :5]
         point = [np.take_along_axis(a, ranked, 1).mean() for a in (same_label, cosines)]
         # A bonus b is the exact maximizer of S + b P.
-        assert all(s + b * p >= point[1] + b * point[0] - 1e-12 for b, (p, s) in zip(bonuses, front, strict=True))
+        assert all(
+            s + b * p >= point[1] + b * point[0] - 1e-12
+            for b, (p, s) in zip(bonuses, front, strict=True)
+        )
 
 
 def test_oracle_rejects_k_above_pool_size():

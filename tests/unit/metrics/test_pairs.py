@@ -20,7 +20,9 @@ def test_average_precision_and_its_curve_equal_scikit_learns(seed: int, decimals
     rng = np.random.default_rng(seed)
     same_class = rng.random(400) < 0.3
     cosines = np.round(rng.normal(size=400) * 0.3 + 0.2 * same_class, decimals)
-    assert average_precision(same_class, cosines) == pytest.approx(average_precision_score(same_class, cosines))
+    assert average_precision(same_class, cosines) == pytest.approx(
+        average_precision_score(same_class, cosines)
+    )
     precision, recall, _ = precision_recall_curve(same_class, cosines)
     curve = precision_recall(same_class, cosines)
     np.testing.assert_allclose(curve.precision[::-1], precision[:-1])
@@ -37,7 +39,9 @@ def test_a_weight_equals_repetition() -> None:
     weights = rng.integers(0, 4, (3, 60))
     areas = weighted_average_precision(same_class, cosines, weights)
     for area, counts in zip(areas, weights, strict=True):
-        assert area == pytest.approx(average_precision(same_class.repeat(counts), cosines.repeat(counts)))
+        assert area == pytest.approx(
+            average_precision(same_class.repeat(counts), cosines.repeat(counts))
+        )
     before, after = rng.uniform(-1, 1, (2, 60))
     repeated = cosine_divergence(before.repeat(weights[0]), after.repeat(weights[0]))
     assert cosine_divergence(before, after, weights[0]) == pytest.approx(repeated)

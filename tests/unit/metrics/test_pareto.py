@@ -60,9 +60,13 @@ def test_hypervolume_ignores_dominated_points_and_translation(points, dx, dy):
 def test_hypervolume_closed_forms():
     assert hypervolume([], (0.5, 0.2)) == 0
     assert hypervolume([(0.75, 0.5)], (0.5, 0.25)) == 0.0625
-    assert hypervolume([(0.5, 0.9), (0.9, 0.2)], (0.5, 0.2)) == 0  # on the borders of the reference point
+    assert (
+        hypervolume([(0.5, 0.9), (0.9, 0.2)], (0.5, 0.2)) == 0
+    )  # on the borders of the reference point
     angle = np.linspace(0, np.pi / 2, 4001)
-    assert hypervolume(np.stack([np.cos(angle), np.sin(angle)], 1), (0, 0)) == pytest.approx(np.pi / 4, abs=1e-3)
+    assert hypervolume(np.stack([np.cos(angle), np.sin(angle)], 1), (0, 0)) == pytest.approx(
+        np.pi / 4, abs=1e-3
+    )
 
 
 def test_knee_is_farthest_from_the_chord():
@@ -70,7 +74,9 @@ def test_knee_is_farthest_from_the_chord():
     first, last = front[0], front[-1]
     scaled = (front - [first[0], last[1]]) / [last[0] - first[0], first[1] - last[1]]
     a, b = scaled[0], scaled[-1]
-    distances = [((b - a)[0] * (a - p)[1] - (a - p)[0] * (b - a)[1]) / np.linalg.norm(b - a) for p in scaled]
+    distances = [
+        ((b - a)[0] * (a - p)[1] - (a - p)[0] * (b - a)[1]) / np.linalg.norm(b - a) for p in scaled
+    ]
     assert knee(front) == int(np.argmax(np.abs(distances))) == 2
     assert knee(front[[4, 2, 0, 1, 3]]) == 1
 
@@ -88,7 +94,9 @@ def test_knee_does_not_depend_on_scale(points, x_scale, y_scale):
 def test_knee_equals_exact_arithmetic(points):
     """Compute the distance from the line through the scaled extremes in fractions."""
     front = [points[i] for i in non_dominated(points)]
-    scaled = list(zip(*(exactly_scaled(values) for values in zip(*front, strict=True)), strict=True))
+    scaled = list(
+        zip(*(exactly_scaled(values) for values in zip(*front, strict=True)), strict=True)
+    )
     (left_x, left_y), (right_x, right_y) = min(scaled), max(scaled)
     along_x, along_y = right_x - left_x, right_y - left_y
     beyond = [along_x * (y - left_y) - along_y * (x - left_x) for x, y in scaled]

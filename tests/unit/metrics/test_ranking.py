@@ -46,7 +46,11 @@ def brute_force(labels, cutoff=None):
     """Return all measures of one ranking by their definitions."""
 
     def average_precision(depth):
-        precisions = [sum(labels[: rank + 1]) / (rank + 1) for rank in range(len(labels[:depth])) if labels[rank]]
+        precisions = [
+            sum(labels[: rank + 1]) / (rank + 1)
+            for rank in range(len(labels[:depth]))
+            if labels[rank]
+        ]
         return sum(precisions) / min(sum(labels), depth or len(labels))
 
     def gain(ranked):
@@ -69,7 +73,9 @@ def test_measures_equal_brute_force(seed):
     assert len(ranked.groups) == len(pairs)
     expected = [brute_force(labels_in_order(*pair)) for pair in pairs]
     for name, measure in RANKING_MEASURES.items():
-        np.testing.assert_allclose(measure(ranked), [values[name] for values in expected], atol=1e-15)
+        np.testing.assert_allclose(
+            measure(ranked), [values[name] for values in expected], atol=1e-15
+        )
 
 
 @pytest.mark.parametrize("seed", ANY_SEED)
@@ -119,7 +125,9 @@ def groups_without_ties(seed, num_groups=6, size=25):
 
 def ranking_of_rows(closeness, is_positive):
     num_groups, size = closeness.shape
-    return Ranking.of(closeness.ravel(), is_positive.ravel(), np.repeat(np.arange(num_groups), size), num_groups)
+    return Ranking.of(
+        closeness.ravel(), is_positive.ravel(), np.repeat(np.arange(num_groups), size), num_groups
+    )
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -128,7 +136,9 @@ def test_measures_equal_those_of_scikit_learn(seed):
     ranked = ranking_of_rows(closeness, is_positive)
     average_precisions = label_ranking_average_precision_score(is_positive, closeness)
     assert ranking.average_precision(ranked).mean() == pytest.approx(average_precisions, abs=1e-12)
-    assert ranking.ndcg(ranked).mean() == pytest.approx(ndcg_score(is_positive, closeness, k=10), abs=1e-12)
+    assert ranking.ndcg(ranked).mean() == pytest.approx(
+        ndcg_score(is_positive, closeness, k=10), abs=1e-12
+    )
     areas = [roc_auc_score(*row) for row in zip(is_positive, closeness, strict=True)]
     assert 1 - count_errors(ranked).by_group == pytest.approx(areas, abs=1e-12)
 
@@ -176,7 +186,9 @@ def test_agreement_equals_the_library(seed):
     correlations = agreement(first, second, group, 6)
     for number in range(6):
         is_own = group == number
-        assert correlations[number] == pytest.approx(spearmanr(first[is_own], second[is_own]).statistic)
+        assert correlations[number] == pytest.approx(
+            spearmanr(first[is_own], second[is_own]).statistic
+        )
 
 
 def test_agreement_of_constant_values():

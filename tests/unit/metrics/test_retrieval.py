@@ -28,18 +28,29 @@ def test_rank_weights_follow_their_formula(k: int) -> None:
 
 @pytest.mark.parametrize("kind", ["uniform", "linear"])
 @pytest.mark.parametrize(("num_classes", "k"), [(2, 1), (2, 7), (4, 5), (3, 40)])
-def test_scores_equal_a_brute_force_loop(kind: retrieval.RankWeights, num_classes: int, k: int) -> None:
+def test_scores_equal_a_brute_force_loop(
+    kind: retrieval.RankWeights, num_classes: int, k: int
+) -> None:
     rng = np.random.default_rng(num_classes * 100 + k)
     queries, pool = unit_rows(rng, 30, 8), unit_rows(rng, 40, 8)
     reference_queries, reference_pool = unit_rows(rng, 30, 6), unit_rows(rng, 40, 6)
-    query_labels, pool_labels = rng.integers(num_classes, size=30), rng.integers(num_classes, size=40)
+    query_labels, pool_labels = (
+        rng.integers(num_classes, size=30),
+        rng.integers(num_classes, size=40),
+    )
     retrieved = retrieval.retrieve(queries, pool, k)
     cosines = retrieval.cosines_of_retrieved(retrieved, reference_queries, reference_pool)
-    scores = retrieval.score(retrieved, cosines, query_labels, pool_labels, retrieval.rank_weights(kind, k))
+    scores = retrieval.score(
+        retrieved, cosines, query_labels, pool_labels, retrieval.rank_weights(kind, k)
+    )
     for q in range(30):
         order = sorted(range(40), key=lambda p: (-float(queries[q] @ pool[p]), p))[:k]
-        weights = [1 / k] * k if kind == "uniform" else [2 * (k - i) / (k * (k + 1)) for i in range(k)]
-        polarity = sum(w for w, p in zip(weights, order, strict=True) if pool_labels[p] == query_labels[q])
+        weights = (
+            [1 / k] * k if kind == "uniform" else [2 * (k - i) / (k * (k + 1)) for i in range(k)]
+        )
+        polarity = sum(
+            w for w, p in zip(weights, order, strict=True) if pool_labels[p] == query_labels[q]
+        )
         similarity = sum(
             w * float(np.dot(reference_queries[q].astype(float), reference_pool[p].astype(float)))
             for w, p in zip(weights, order, strict=True)
@@ -47,7 +58,9 @@ def test_scores_equal_a_brute_force_loop(kind: retrieval.RankWeights, num_classe
         assert scores["polarity"][q] == pytest.approx(polarity)
         assert scores["similarity"][q] == pytest.approx(similarity)
         assert "accuracy" in scores.named
-        assert scores["accuracy"][q] == (exact_vote([pool_labels[p] for p in order], kind) == query_labels[q])
+        assert scores["accuracy"][q] == (
+            exact_vote([pool_labels[p] for p in order], kind) == query_labels[q]
+        )
 
 
 def exact_vote(labels: list[int], kind: str) -> int:
@@ -62,7 +75,12 @@ def exact_vote(labels: list[int], kind: str) -> int:
 
 
 @settings(deadline=None)
-@given(st.sampled_from(["uniform", "linear"]), st.integers(1, 40), st.integers(1, 5), st.integers(0, 99))
+@given(
+    st.sampled_from(["uniform", "linear"]),
+    st.integers(1, 40),
+    st.integers(1, 5),
+    st.integers(0, 99),
+)
 def test_vote_returns_largest_weight_and_breaks_ties_by_rank(
     kind: retrieval.RankWeights, k: int, num_classes: int, seed: int
 ) -> None:
@@ -81,7 +99,11 @@ def test_vote_does_not_depend_on_block_size(monkeypatch: pytest.MonkeyPatch) -> 
 
 @settings(deadline=None, max_examples=100)
 @given(
-    hnp.arrays(np.float32, st.tuples(st.integers(1, 6), st.integers(1, 12)), elements=st.sampled_from([-1, 0, 0.5, 1])),
+    hnp.arrays(
+        np.float32,
+        st.tuples(st.integers(1, 6), st.integers(1, 12)),
+        elements=st.sampled_from([-1, 0, 0.5, 1]),
+    ),
     st.data(),
 )
 def test_top_k_equals_stable_sort(values: np.ndarray, data: st.DataObject) -> None:
@@ -98,7 +120,9 @@ ANY = st.floats(-1, 1, width=32)  # sums are sometimes equal, by rounding
 def test_top_k_of_sums_equals_stable_sort_of_each_sum(
     data: st.DataObject, elements: st.SearchStrategy[float], rows: int, columns: int
 ) -> None:
-    first, second = (data.draw(hnp.arrays(np.float32, (rows, columns), elements=elements)) for _ in range(2))
+    first, second = (
+        data.draw(hnp.arrays(np.float32, (rows, columns), elements=elements)) for _ in range(2)
+    )
     any_weight = st.one_of(st.sampled_from([0.25, 0.5, 1.0]), st.floats(1e-3, 100))
     weights = data.draw(st.lists(any_weight, min_size=1, max_size=60))
     k = data.draw(st.integers(1, columns))
@@ -114,11 +138,15 @@ def test_cosines_of_several_equal_cosines_of_each(monkeypatch: pytest.MonkeyPatc
     rng = np.random.default_rng(0)
     queries, pool = unit_rows(rng, 23, 9), unit_rows(rng, 40, 9)
     retrievals = [rng.integers(0, 40, (23, 5)) for _ in range(7)]
-    expected = [retrieval.cosines_of_retrieved(retrieved, queries, pool) for retrieved in retrievals]
+    expected = [
+        retrieval.cosines_of_retrieved(retrieved, queries, pool) for retrieved in retrievals
+    ]
     for pairs, cells in ((2**13, 2**23), (3, 100), (1, 1)):
         monkeypatch.setattr(retrieval, "PAIRS_PER_BLOCK", pairs)
         monkeypatch.setattr(retrieval, "CELLS_PER_BLOCK", cells)
-        np.testing.assert_array_equal(retrieval.cosines_of_several(retrievals, queries, pool), expected)
+        np.testing.assert_array_equal(
+            retrieval.cosines_of_several(retrievals, queries, pool), expected
+        )
     retrieved, query, neighbor = retrievals[0], 4, 2
     exact = np.dot(queries[query].astype(float), pool[retrieved[query, neighbor]].astype(float))
     assert expected[0][query, neighbor] == pytest.approx(exact, abs=1e-12)

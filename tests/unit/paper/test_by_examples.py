@@ -20,9 +20,13 @@ NUMBERS = (50, 2000, 20000)
 def random_scores() -> pd.DataFrame:
     """Return a row for each configuration of two models, with random scores after the last rung."""
     rng = np.random.default_rng(3)
-    rows = [(model, n, margin) for model in ("m", "n") for n in NUMBERS for margin in (0.1, 0.5, 1.0)]
+    rows = [
+        (model, n, margin) for model in ("m", "n") for n in NUMBERS for margin in (0.1, 0.5, 1.0)
+    ]
     frame = pd.DataFrame(rows, columns=["model", "num_examples", "margin"])
-    return frame.assign(polarity=rng.uniform(0.6, 0.9, len(frame)), similarity=rng.uniform(0.2, 0.5, len(frame)))
+    return frame.assign(
+        polarity=rng.uniform(0.6, 0.9, len(frame)), similarity=rng.uniform(0.2, 0.5, len(frame))
+    )
 
 
 def write_runs(frame: pd.DataFrame, folder: Path) -> list[ModelScores]:
@@ -31,7 +35,10 @@ def write_runs(frame: pd.DataFrame, folder: Path) -> list[ModelScores]:
     for model, rows in frame.groupby("model"):
         trials = [
             trial(
-                "triplet", row.margin, [(0.6, 0.5), (row.polarity, row.similarity)], examples_per_rung=row.num_examples
+                "triplet",
+                row.margin,
+                [(0.6, 0.5), (row.polarity, row.similarity)],
+                examples_per_rung=row.num_examples,
             )
             for row in rows.itertuples()
         ]
@@ -54,7 +61,9 @@ def test_statistics_are_those_of_pandas(tmp_path: Path) -> None:
         assert int(row["configurations"]) == len(part)
         for score in ("polarity", "similarity"):
             for name, function in aggregated.items():
-                assert float(row[f"{score}_{name}"]) == pytest.approx(100 * part[score].agg(function), abs=1e-6)
+                assert float(row[f"{score}_{name}"]) == pytest.approx(
+                    100 * part[score].agg(function), abs=1e-6
+                )
     head, first, *_ = markdown_rows(layout.to_markdown(examples))
     assert head[:5] == ["model", "N", "configurations", "P mean", "P std"]
     assert first[:4] == ["m", "50", "3", f"{100 * frame.polarity[:3].mean():.1f}"]
@@ -72,7 +81,9 @@ def test_one_model_has_no_column_and_one_configuration_no_deviation(tmp_path: Pa
 
 def test_models_without_numbers_are_left_out() -> None:
     rungs = {1: {"dev": Scores(0.6, 0.4)}}
-    with_numbers = tuple(Configuration({"loss": "triplet", "examples_per_rung": n}, rungs) for n in (50, 100))
+    with_numbers = tuple(
+        Configuration({"loss": "triplet", "examples_per_rung": n}, rungs) for n in (50, 100)
+    )
     without = (Configuration({"loss": "triplet"}, rungs),)
     models = [ModelScores("m", "t", "t.csv", with_numbers), ModelScores("n", "u", "u.csv", without)]
     rows = csv_rows(layout.to_csv(by_examples(models)))

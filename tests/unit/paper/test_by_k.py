@@ -12,7 +12,16 @@ from raysweep.paper.layouts import by_k
 from raysweep.paper.sources import is_by_k, read_by_k
 from support.tables import csv_rows, latex_rows, markdown_rows
 
-COLUMNS = ["model", "rank_weights", "k", "polarity", "similarity", "polarity_std", "similarity_std", "accuracy"]
+COLUMNS = [
+    "model",
+    "rank_weights",
+    "k",
+    "polarity",
+    "similarity",
+    "polarity_std",
+    "similarity_std",
+    "accuracy",
+]
 ROWS = [
     ("m", "uniform", 16, 63.0164, 46.5939, 21.877, 7.426, 71.25),
     ("m", "uniform", 4, 63.991, 50.94, 30.276, 7.684, 70.0),
@@ -54,12 +63,18 @@ def test_the_csv_file_is_read_back() -> None:
     [
         ("model,k,polarity,similarity\nm,4,60,40\n", "column 'rank_weights'"),
         ("model,rank_weights,k,polarity,similarity\n", "no rows"),
-        ("model,rank_weights,k,polarity,similarity\nm,uniform,4,x,40\n", "row 1: polarity is x; .*finite"),
+        (
+            "model,rank_weights,k,polarity,similarity\nm,uniform,4,x,40\n",
+            "row 1: polarity is x; .*finite",
+        ),
         (
             "model,rank_weights,k,polarity,similarity\nm,uniform,4.5,60,40\n",
             "row 1: k is 4.5; .*from 1 to 2,147,483,648",
         ),
-        ("model,rank_weights,k,polarity,similarity\nm,uniform,1e30,60,40\n", r"row 1: k is 1e\+30; .*whole numbers"),
+        (
+            "model,rank_weights,k,polarity,similarity\nm,uniform,1e30,60,40\n",
+            r"row 1: k is 1e\+30; .*whole numbers",
+        ),
     ],
 )
 def test_invalid_files_are_rejected(text: str, message: str) -> None:

@@ -19,7 +19,10 @@ from support.tables import GRID, csv_rows, grid, latex_rows, markdown_rows, tria
 def recordings(tmp_path: Path) -> list[ModelScores]:
     """Return two models; the second lacks a configuration, and its polarities are higher by 0.05."""
     write_run(tmp_path / "one", grid(), model="MiniLM_L6")
-    better = [trial(loss, margin, [(p + 0.05, s) for p, s in scores]) for (loss, margin), scores in GRID.items()]
+    better = [
+        trial(loss, margin, [(p + 0.05, s) for p, s in scores])
+        for (loss, margin), scores in GRID.items()
+    ]
     write_run(tmp_path / "two", better[:-1], model="e5")
     return [read_run(LocalFolder(tmp_path / name)) for name in ("one", "two")]
 
@@ -29,7 +32,13 @@ def test_each_cell_is_the_score_after_the_last_rung(recordings: list[ModelScores
     for score, place in scores:
         rows = csv_rows(layout.to_csv(by_margin(recordings, score)))
         assert list(rows[0]) == ["loss", "margin", "MiniLM_L6", "MiniLM_L6_std", "e5", "e5_std"]
-        assert [row["loss"] for row in rows] == ["reference", "contrastive", "multiple_negatives", "triplet", "triplet"]
+        assert [row["loss"] for row in rows] == [
+            "reference",
+            "contrastive",
+            "multiple_negatives",
+            "triplet",
+            "triplet",
+        ]
         for row in rows[1:]:
             margin = float(row["margin"]) if row["margin"] else None
             expected = GRID[row["loss"], margin][-1][place]
@@ -38,10 +47,14 @@ def test_each_cell_is_the_score_after_the_last_rung(recordings: list[ModelScores
             if margin is None:
                 assert row["e5"] == row["e5_std"] == ""
             else:
-                assert float(row["e5"]) == pytest.approx(100 * expected + (5 if score == "polarity" else 0))
+                assert float(row["e5"]) == pytest.approx(
+                    100 * expected + (5 if score == "polarity" else 0)
+                )
 
 
-def test_the_best_of_each_column_is_bold_and_the_reference_comes_first(recordings: list[ModelScores]) -> None:
+def test_the_best_of_each_column_is_bold_and_the_reference_comes_first(
+    recordings: list[ModelScores],
+) -> None:
     head, *rows = markdown_rows(layout.to_markdown(by_margin(recordings, "polarity")))
     assert head == ["loss", "margin", "MiniLM_L6", "e5"]
     assert rows == [
@@ -52,7 +65,9 @@ def test_the_best_of_each_column_is_bold_and_the_reference_comes_first(recording
         ["triplet", "1", "**83.0** (25.0)", "**88.0** (25.0)"],
     ]
     similarity = markdown_rows(layout.to_markdown(by_margin(recordings, "similarity")))
-    assert similarity[1][2] == "47.0 (8.0)", "the reference is not in bold, though it is the best of all"
+    assert similarity[1][2] == "47.0 (8.0)", (
+        "the reference is not in bold, though it is the best of all"
+    )
     assert [row[0] for row in similarity if "**" in row[2]] == ["multiple_negatives"]
 
 
@@ -116,17 +131,29 @@ def test_the_split_is_test_if_every_point_is_on_test(tmp_path: Path) -> None:
     )
     complete = by_margin([every], "polarity")
     assert "Scores on test, k = 16" in complete.caption
-    assert [float(row["all-MiniLM-L6-v2"]) for row in csv_rows(layout.to_csv(complete))] == [62, 73, 67, 79, 81]
+    assert [float(row["all-MiniLM-L6-v2"]) for row in csv_rows(layout.to_csv(complete))] == [
+        62,
+        73,
+        67,
+        79,
+        81,
+    ]
     assert "Scores on dev," in by_margin([every], "polarity", "dev").caption
     assert "Scores on dev," in by_margin([some], "polarity").caption
     partly = by_margin([some], "polarity", "test")
     assert "Scores on test, which 2 of 4 points have" in partly.caption
-    assert [row["loss"] for row in csv_rows(layout.to_csv(partly))] == ["reference", "triplet", "triplet"]
+    assert [row["loss"] for row in csv_rows(layout.to_csv(partly))] == [
+        "reference",
+        "triplet",
+        "triplet",
+    ]
     with pytest.raises(NoLayoutError, match="4 of 5 .* test in partial"):
         by_margin([partial], "polarity", "test")
 
 
-def test_missing_scores_and_losses_are_reported(recordings: list[ModelScores], tmp_path: Path) -> None:
+def test_missing_scores_and_losses_are_reported(
+    recordings: list[ModelScores], tmp_path: Path
+) -> None:
     with pytest.raises(NoLayoutError, match="scores on test"):
         by_margin(recordings, "polarity", "test")
     folder = write_run(tmp_path / "run", [grid()[0]._replace(config={"margin": 0.1})])

@@ -21,11 +21,15 @@ def recording(tmp_path: Path) -> ModelScores:
 def test_best_scores_name_their_configurations(recording: ModelScores) -> None:
     rows = csv_rows(layout.to_csv(by_rung([recording])))
     assert [(row["loss"], row["rung"]) for row in rows] == [
-        (loss, rung) for loss in ("contrastive", "multiple_negatives", "triplet") for rung in ("1", "2")
+        (loss, rung)
+        for loss in ("contrastive", "multiple_negatives", "triplet")
+        for rung in ("1", "2")
     ]
     for row in rows:
         scores_of_loss = {
-            margin: scores[int(row["rung"]) - 1] for (loss, margin), scores in GRID.items() if loss == row["loss"]
+            margin: scores[int(row["rung"]) - 1]
+            for (loss, margin), scores in GRID.items()
+            if loss == row["loss"]
         }
         best_p = max(scores_of_loss, key=lambda margin: scores_of_loss[margin][0])
         best_s = max(scores_of_loss, key=lambda margin: scores_of_loss[margin][1])
@@ -48,7 +52,10 @@ def test_stopped_trials_are_in_their_own_rungs_only(tmp_path: Path) -> None:
     trials = [*grid(), trial("triplet", 5.0, [(0.99, 0.99)], "stopped")]
     rungs = by_rung([read_run(LocalFolder(write_run(tmp_path / "other", trials)))])
     rows = csv_rows(layout.to_csv(rungs))[-2:]
-    assert [(row["configurations"], row["polarity_of"]) for row in rows] == [("3", "margin 5"), ("2", "margin 1")]
+    assert [(row["configurations"], row["polarity_of"]) for row in rows] == [
+        ("3", "margin 5"),
+        ("2", "margin 1"),
+    ]
 
 
 def test_configurations_with_equal_names_are_counted_separately() -> None:

@@ -42,7 +42,11 @@ def is_wide_png(content: bytes) -> bool:
 
 def lines(axis: Any) -> list[tuple[list[float], list[float]]]:
     """Return the lines that have points."""
-    return [(list(line.get_xdata()), list(line.get_ydata())) for line in axis.lines if len(line.get_xdata())]
+    return [
+        (list(line.get_xdata()), list(line.get_ydata()))
+        for line in axis.lines
+        if len(line.get_xdata())
+    ]
 
 
 def figure_of(layout: Layout) -> bytes:
@@ -63,20 +67,32 @@ def test_by_k(drawn: list[Any]) -> None:
         "uniform rank weights",
         "linear rank weights",
     )
-    assert lines(uniform)[:2] == [(list(KS), [60, 61, 62, 63, 64]), (list(KS), [50, 49, 48, 47, 46])]
+    assert lines(uniform)[:2] == [
+        (list(KS), [60, 61, 62, 63, 64]),
+        (list(KS), [50, 49, 48, 47, 46]),
+    ]
     assert list(uniform.get_xticks()) == list(KS)
     assert figure_of(by_k(as_frame(scores[:1]))), "a single point"
 
 
 def test_by_examples(drawn: list[Any], tmp_path: Path) -> None:
-    runs = [write_run(tmp_path / model, [*grid(), *grid(examples_per_rung=50)], model=model) for model in ("m", "n")]
+    runs = [
+        write_run(tmp_path / model, [*grid(), *grid(examples_per_rung=50)], model=model)
+        for model in ("m", "n")
+    ]
     layout = by_examples([read_run(LocalFolder(run)) for run in runs])
     assert is_wide_png(figure_of(layout))
     upper, lower = drawn[0].axes
     assert [label.get_text() for label in lower.get_xticklabels()] == ["50", "2,048"]
     best = max(scores[-1][0] for scores in GRID.values())
-    assert max(y for _, ys in lines(upper) for y in ys) == pytest.approx(100 * best), "whiskers reach the maximum"
-    medians = [ys for xs, ys in lines(upper) if xs[1] - xs[0] == pytest.approx(figures.BOX_WIDTH) and len(xs) == 2]
+    assert max(y for _, ys in lines(upper) for y in ys) == pytest.approx(100 * best), (
+        "whiskers reach the maximum"
+    )
+    medians = [
+        ys
+        for xs, ys in lines(upper)
+        if xs[1] - xs[0] == pytest.approx(figures.BOX_WIDTH) and len(xs) == 2
+    ]
     assert medians == [[pytest.approx(78)] * 2] * 2, "between 75 and 81"
     assert sum(len(points.get_offsets()) for points in upper.collections) == 2 * 2 * len(GRID)
 

@@ -23,7 +23,9 @@ def frame() -> pd.DataFrame:
         ("m", "MultipleNegativesRankingLoss", None, 1, 68.0, 45.0),
         ("n", "TripletLoss", 1.0, 1, 90.0, 84.0),
     ]
-    return pd.DataFrame(rows, columns=["model", "loss", "margin", "epoch", "polarity", "similarity"])
+    return pd.DataFrame(
+        rows, columns=["model", "loss", "margin", "epoch", "polarity", "similarity"]
+    )
 
 
 def read(rows: pd.DataFrame) -> list[ModelScores]:
@@ -44,7 +46,9 @@ def test_files_without_model_or_budget_have_one_model_and_rung() -> None:
     rows = frame().drop(columns=["model", "epoch"])[1:3].assign(num_examples=[50, 500])
     (model,) = read(rows)
     assert model.model == "t"
-    assert [configuration.values["examples_per_rung"] for configuration in model.configurations] == [50, 500]
+    assert [
+        configuration.values["examples_per_rung"] for configuration in model.configurations
+    ] == [50, 500]
     assert [list(configuration.rungs) for configuration in model.configurations] == [[1], [1]]
 
 
@@ -77,9 +81,13 @@ def test_repeated_rows_are_averaged() -> None:
 
 
 def test_num_examples_is_a_parameter_next_to_examples_per_rung() -> None:
-    both = frame().assign(kind="plain", model="m", examples_per_rung=50, num_examples=[50, 100, 50, 100], epoch=1)
+    both = frame().assign(
+        kind="plain", model="m", examples_per_rung=50, num_examples=[50, 100, 50, 100], epoch=1
+    )
     (recording,) = read(both)
-    assert sorted(configuration.values["num_examples"] for configuration in recording.configurations) == [50, 50, 100]
+    assert sorted(
+        configuration.values["num_examples"] for configuration in recording.configurations
+    ) == [50, 50, 100]
 
 
 def test_seconds_may_be_empty() -> None:
@@ -97,14 +105,20 @@ def test_baselines_belong_to_their_model_or_to_all() -> None:
         "setfit": 0.78,
     }
     assert list(second.baselines) == ["setfit"]
-    assert first.configurations[0].rungs[1]["dev"].polarity == pytest.approx(0.7), "not that of concat"
+    assert first.configurations[0].rungs[1]["dev"].polarity == pytest.approx(0.7), (
+        "not that of concat"
+    )
 
 
 def test_the_split_is_read() -> None:
-    rows = pd.concat([frame()[:1].assign(split="dev"), frame()[:1].assign(split="test", polarity=66.0)])
+    rows = pd.concat(
+        [frame()[:1].assign(split="dev"), frame()[:1].assign(split="test", polarity=66.0)]
+    )
     (model,) = read(rows)
     assert model.names_split
-    assert {split: scores.polarity for split, scores in model.configurations[0].rungs[1].items()} == {
+    assert {
+        split: scores.polarity for split, scores in model.configurations[0].rungs[1].items()
+    } == {
         "dev": pytest.approx(0.7),
         "test": pytest.approx(0.66),
     }
@@ -129,14 +143,18 @@ def test_a_recording_equals_its_run(tmp_path: Path) -> None:
         (frame().drop(columns="polarity"), "column 'polarity'"),
         (frame().assign(similarity=0.4), "polarity .* 90 and similarity .* 0.4; allowed"),
         (frame().assign(polarity=["x", 1, 2, 3]), "row 1: polarity is x; .*finite"),
-        (frame().assign(polarity_std=[1.0, None, -1.0, None]), "row 3: polarity_std is -1.0; .*from 0"),
+        (
+            frame().assign(polarity_std=[1.0, None, -1.0, None]),
+            "row 3: polarity_std is -1.0; .*from 0",
+        ),
         (frame().assign(epoch=[1, 0.5, 1, 1]), "row 2: epoch is 0.5; .*above 0"),
         (frame().assign(split="train"), "no row .*'dev' or 'test'"),
         (frame().assign(kind="concat"), "no row .*'plain'"),
         (frame()[:0], "no row"),
         (
             pd.concat(
-                [frame().assign(kind="plain"), frame()[:1].assign(kind="probe", value="much")], ignore_index=True
+                [frame().assign(kind="plain"), frame()[:1].assign(kind="probe", value="much")],
+                ignore_index=True,
             ),
             "row 5: value is much; .*finite",
         ),

@@ -15,7 +15,9 @@ NAN = float("nan")
 
 def make_layout(*texts: str) -> Layout:
     polarities = Column("P", "polarity", [50.0] * len(texts), 1, spreads=[1.0] * len(texts))
-    return Layout("t_name", f"Caption, {HOSTILE}.", (Column(HOSTILE, HOSTILE, texts), polarities), texts)
+    return Layout(
+        "t_name", f"Caption, {HOSTILE}.", (Column(HOSTILE, HOSTILE, texts), polarities), texts
+    )
 
 
 def test_latex_escapes_text() -> None:
@@ -64,5 +66,7 @@ def test_all_numbers_printed_as_the_best_are_marked() -> None:
 
 
 def test_best_numbers_are_bold_without_their_deviation() -> None:
-    column = Column("P", "polarity", [80.0, 79.0, NAN], 1, spreads=[3.0, NAN, NAN], is_best=[True, False, False])
+    column = Column(
+        "P", "polarity", [80.0, 79.0, NAN], 1, spreads=[3.0, NAN, NAN], is_best=[True, False, False]
+    )
     assert column.format(str, "**{}**") == ["**80.0** (3.0)", "79.0", ABSENT]

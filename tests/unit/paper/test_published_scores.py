@@ -11,7 +11,13 @@ from support.paths import ROOT
 def test_rows_become_points_of_a_split() -> None:
     points = {point.label: point for point in TABLES["sst2"].points("dev")}
     setfit = points["all-MiniLM-L6-v2, SetFit"]
-    assert (setfit.kind, setfit.split, setfit.trial, setfit.step, setfit.width) == ("published", "dev", None, None, 384)
+    assert (setfit.kind, setfit.split, setfit.trial, setfit.step, setfit.width) == (
+        "published",
+        "dev",
+        None,
+        None,
+        384,
+    )
     assert (setfit["polarity"], setfit.std("polarity")) == pytest.approx((0.779, 0.29))
     assert (setfit["similarity"], setfit.std("similarity")) == pytest.approx((0.271, 0.069))
     untuned = points["all-MiniLM-L6-v2, untuned"]
@@ -34,5 +40,9 @@ def test_each_table_names_its_source_and_license(name: str) -> None:
 
 
 def test_digests_ignore_spaces_case_and_order() -> None:
-    assert digest(["it 's a charming journey . ", "Bleak!"]) == digest(["bleak", "It's a charming journey."])
-    assert digest(["bleak", "It's a charming journey."]) != digest(["bleak", "It's a charming journey.", "bleak"])
+    assert digest(["it 's a charming journey . ", "Bleak!"]) == digest(
+        ["bleak", "It's a charming journey."]
+    )
+    assert digest(["bleak", "It's a charming journey."]) != digest(
+        ["bleak", "It's a charming journey.", "bleak"]
+    )

@@ -14,9 +14,17 @@ from support.ledgers import write_run_with_markup
 from support.tables import check_latex, grid, write_run
 
 SUFFIXES = {".md", ".tex", ".csv"}
-BY_MARGIN = {f"by_margin_{score}{suffix}" for score in ("polarity", "similarity") for suffix in SUFFIXES}
+BY_MARGIN = {
+    f"by_margin_{score}{suffix}" for score in ("polarity", "similarity") for suffix in SUFFIXES
+}
 SCORES = pd.DataFrame(
-    {"model": "m", "rank_weights": "uniform", "k": [1, 2, 4], "polarity": [61.0, 62.0, 64.0], "similarity": 48.0}
+    {
+        "model": "m",
+        "rank_weights": "uniform",
+        "k": [1, 2, 4],
+        "polarity": [61.0, 62.0, 64.0],
+        "similarity": 48.0,
+    }
 ).assign(polarity_std=float("nan"), similarity_std=float("nan"), accuracy=float("nan"))
 
 
@@ -40,7 +48,9 @@ def run(tmp_path: Path) -> LocalFolder:
     return LocalFolder(write_run(tmp_path / "run", grid()))
 
 
-def test_possible_layouts_are_written_and_others_have_a_reason(run: LocalFolder, tmp_path: Path) -> None:
+def test_possible_layouts_are_written_and_others_have_a_reason(
+    run: LocalFolder, tmp_path: Path
+) -> None:
     written = write_layouts([run], tmp_path / "new" / "to")
     assert names(tmp_path / "new" / "to") == BY_MARGIN | files("by_rung")
     assert list(written.files) == ["by_margin_polarity", "by_margin_similarity", "by_rung"]
@@ -48,7 +58,9 @@ def test_possible_layouts_are_written_and_others_have_a_reason(run: LocalFolder,
     assert "examples_per_rung 2,048" in written.left_out["by_examples"]
 
 
-def test_earlier_layouts_are_replaced_and_other_files_stay(run: LocalFolder, tmp_path: Path) -> None:
+def test_earlier_layouts_are_replaced_and_other_files_stay(
+    run: LocalFolder, tmp_path: Path
+) -> None:
     to = tmp_path / "to"
     to.mkdir()
     for name in ("by_rung.md", "by_examples.png", "by_k.csv", "mine.txt"):
@@ -56,18 +68,26 @@ def test_earlier_layouts_are_replaced_and_other_files_stay(run: LocalFolder, tmp
     write_layouts([run], to)
     assert (to / "by_rung.md").read_text() != "old"
     assert not (to / "by_examples.png").exists(), "from an earlier call"
-    assert (to / "mine.txt").read_text() == (to / "by_k.csv").read_text() == "old", "evaluate may have written it"
+    assert (to / "mine.txt").read_text() == (to / "by_k.csv").read_text() == "old", (
+        "evaluate may have written it"
+    )
 
 
 def test_layouts_by_k_are_combined(tmp_path: Path) -> None:
     write_by_k(SCORES, "", tmp_path / "m")
-    others = SCORES.assign(model="n", similarity=40.0, polarity_std=8.0, similarity_std=9.0, accuracy=70.0)
+    others = SCORES.assign(
+        model="n", similarity=40.0, polarity_std=8.0, similarity_std=9.0, accuracy=70.0
+    )
     write_by_k(others, "", tmp_path / "n")
     assert names(tmp_path / "m") == files("by_k")
-    written = write_layouts([tmp_path / "m" / "by_k.csv", tmp_path / "n" / "by_k.csv"], tmp_path / "to")
+    written = write_layouts(
+        [tmp_path / "m" / "by_k.csv", tmp_path / "n" / "by_k.csv"], tmp_path / "to"
+    )
     assert list(written.files) == ["by_k"] and not written.left_out
     write_by_k(pd.concat([SCORES, others]), "", tmp_path / "both")
-    assert (tmp_path / "to" / "by_k.csv").read_bytes() == (tmp_path / "both" / "by_k.csv").read_bytes()
+    assert (tmp_path / "to" / "by_k.csv").read_bytes() == (
+        tmp_path / "both" / "by_k.csv"
+    ).read_bytes()
 
 
 def test_nothing_is_written_if_a_source_is_invalid(run: LocalFolder, tmp_path: Path) -> None:

@@ -53,7 +53,9 @@ def test_each_row_is_tested_against_the_named_one(tmp_path: Path) -> None:
     for name, row in rows.items():
         share, other, sentences = float(row["polarity"]) / 100, 0.83, 900 * 16
         together = (share + other) / 2
-        effects = [0.25**2 * 16 / (p * (1 - p)) for p in (other if "published" in name else share, other)]
+        effects = [
+            0.25**2 * 16 / (p * (1 - p)) for p in (other if "published" in name else share, other)
+        ]
         variance = together * (1 - together) / sentences
         binomial_z = (share - other) / math.sqrt(2 * variance)
         z = (share - other) / math.sqrt(variance * sum(effects))
@@ -65,7 +67,9 @@ def test_each_row_is_tested_against_the_named_one(tmp_path: Path) -> None:
     assert rows["published a paper, triplet 1"]["polarity_std"] == ""
     smallest = min(p_values, key=lambda name: p_values[name])
     assert float(rows[smallest]["p_holm"]) == pytest.approx(5 * p_values[smallest], abs=1e-6)
-    assert float(rows["triplet margin 0.1"]["p_holm"]) == pytest.approx(p_values["triplet margin 0.1"], abs=1e-6)
+    assert float(rows["triplet margin 0.1"]["p_holm"]) == pytest.approx(
+        p_values["triplet margin 0.1"], abs=1e-6
+    )
 
 
 def test_rows_of_files_are_tested_if_their_counts_are_known(tmp_path: Path) -> None:
@@ -93,10 +97,16 @@ def test_rows_of_files_are_tested_if_their_counts_are_known(tmp_path: Path) -> N
     together = (share * sentences[0] + reference * sentences[1]) / sum(sentences)
     effect = 0.25**2 * 16 / (reference * (1 - reference))
     variance = together * (1 - together) * effect * (1 / sentences[0] + 1 / sentences[1])
-    assert float(table[-2]["z"]) == pytest.approx((share - reference) / math.sqrt(variance), abs=1e-5)
+    assert float(table[-2]["z"]) == pytest.approx(
+        (share - reference) / math.sqrt(variance), abs=1e-5
+    )
     assert "against all-MiniLM-L6-v2: reference." in tests.caption
     head, *lines = markdown_rows(to_markdown(tests))
-    assert head[:3] == ["model", "row", "P"] and lines[-1][:3] == ["theirs", "triplet margin 1", "83.2"]
+    assert head[:3] == ["model", "row", "P"] and lines[-1][:3] == [
+        "theirs",
+        "triplet margin 1",
+        "83.2",
+    ]
 
 
 def test_impossible_tests_are_reported(tmp_path: Path) -> None:
@@ -104,17 +114,24 @@ def test_impossible_tests_are_reported(tmp_path: Path) -> None:
     with pytest.raises(NoLayoutError, match="'reference'.*uniform rank weights"):
         layouts.z_tests([linear], "reference")
     one, other = recording(tmp_path / "one"), recording(tmp_path / "other", model="e5", k=8)
-    assert len([row for row in rows_by_name([one, other], "e5: reference").values() if row["z"]]) == 5, "those of k = 8"
-    with pytest.raises(InputError, match="--z-test 'reference' .*several rows; .*: reference; e5: "):
+    assert (
+        len([row for row in rows_by_name([one, other], "e5: reference").values() if row["z"]]) == 5
+    ), "those of k = 8"
+    with pytest.raises(
+        InputError, match="--z-test 'reference' .*several rows; .*: reference; e5: "
+    ):
         layouts.z_tests([one, other], "reference")
-    with pytest.raises(InputError, match="--z-test 'triplet' .*: reference; .*; .*: triplet margin 1$"):
+    with pytest.raises(
+        InputError, match="--z-test 'triplet' .*: reference; .*; .*: triplet margin 1$"
+    ):
         layouts.z_tests([one], "triplet")
 
 
 @pytest.mark.parametrize(("column", "value"), [("k", 0), ("k", 2.5), ("num_queries", -3)])
 def test_counts_must_be_whole_numbers(column: str, value: float) -> None:
     frame = pd.DataFrame(
-        {"loss": ["a", "b"], "polarity": 0.5, "similarity": 0.5, "num_queries": 9, "k": 4}, dtype=object
+        {"loss": ["a", "b"], "polarity": 0.5, "similarity": 0.5, "num_queries": 9, "k": 4},
+        dtype=object,
     )
     frame.loc[1, column] = value
     with pytest.raises(InputError, match=rf"t.csv: row 2: {column} is {value:g}.*; .*above 0"):
@@ -126,10 +143,17 @@ def test_files_are_written_on_request_and_removed_without(tmp_path: Path) -> Non
     run = LocalFolder(write_run(tmp_path / "run", trials, test_of=dev_front(trials)))
     to = tmp_path / "tables"
     written = write_layouts([run], to, z_test="reference")
-    assert [file.name for file in written.files["z_tests"]] == ["z_tests.md", "z_tests.tex", "z_tests.csv"]
+    assert [file.name for file in written.files["z_tests"]] == [
+        "z_tests.md",
+        "z_tests.tex",
+        "z_tests.csv",
+    ]
     assert (to / "z_tests.tex").read_text().count(r"\midrule") == 1
     written = write_layouts([run], to)
     assert "z_tests" not in written.files and "z_tests" not in written.left_out
     assert not list(to.glob("z_tests*")) and (to / "by_rung.md").exists()
     linear = LocalFolder(write_run(tmp_path / "linear", grid(), rank_weights="linear"))
-    assert "uniform rank weights" in write_layouts([linear], to, z_test="reference").left_out["z_tests"]
+    assert (
+        "uniform rank weights"
+        in write_layouts([linear], to, z_test="reference").left_out["z_tests"]
+    )

@@ -16,7 +16,9 @@ from raysweep.training.trial import run_trial
 from support.encoders import trial
 from support.sweep_files import read
 
-ROWS = "text,label\n" + "".join(f"question {number % 4} phrasing {number},{number % 4}\n" for number in range(24))
+ROWS = "text,label\n" + "".join(
+    f"question {number % 4} phrasing {number},{number % 4}\n" for number in range(24)
+)
 
 SWEEP = """\
 data: {train: train.csv, dev: train.csv}
@@ -59,12 +61,16 @@ def test_joined_sentences_are_examples_but_neither_queries_nor_pool(
                 expected |= {(one, other), (f"{one} {other}", other), (f"{one} {other}", one)}
     assert positives == expected
     scores = ExpertScores.open(prepared.scores_artifacts["train"].folder)
-    embeddings = SentenceTransformer(tiny_encoder, device="cpu").encode(texts, normalize_embeddings=True)
+    embeddings = SentenceTransformer(tiny_encoder, device="cpu").encode(
+        texts, normalize_embeddings=True
+    )
     cosines = (embeddings[ids[:, 0]] * embeddings[ids[:, 1]]).sum(axis=1)
     np.testing.assert_allclose(scores.cosines[:, 0], cosines, atol=2e-6)
     np.testing.assert_array_equal(scores.same_class, targets == 1)
     config = trial(loss="cosine_similarity", targets="soft1", examples_per_rung=16, dropout=0.0)
-    (rung,) = run_trial(config, prepared, num_rungs=1, evaluation=EvaluationConfig(k=4), device="cpu")
+    (rung,) = run_trial(
+        config, prepared, num_rungs=1, evaluation=EvaluationConfig(k=4), device="cpu"
+    )
     assert rung.loss == pytest.approx(0, abs=1e-4), "the only expert is the untuned encoder"
 
 
@@ -72,7 +78,9 @@ def test_too_many_pairs_are_rejected_before_encoding(
     tmp_path: Path, overrides: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(planning, "MAX_PAIRS", 100)
-    with pytest.raises(InputError, match="has 144 ordered pairs of the same class; allowed: at most 100"):
+    with pytest.raises(
+        InputError, match="has 144 ordered pairs of the same class; allowed: at most 100"
+    ):
         prepare_here(*read(tmp_path, SWEEP, **overrides))
     assert not list((tmp_path / "runs" / "artifacts").glob("encoded-*"))
     sweep = read(tmp_path, SWEEP, **overrides, examples__anchors_per_class="3")

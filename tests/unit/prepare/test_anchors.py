@@ -55,10 +55,20 @@ def test_setfits_pairs(tmp_path: Path, overrides: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("mode", ["per_class", "pooled"])
-def test_nearest_neighbors_of_anchors_are_any_sentences(mode: str, tmp_path: Path, overrides: dict[str, str]) -> None:
+def test_nearest_neighbors_of_anchors_are_any_sentences(
+    mode: str, tmp_path: Path, overrides: dict[str, str]
+) -> None:
     ids, _ = pairs(prepare_here(*read(tmp_path, SWEEP, examples__neighbors=mode, **overrides)))
     all_pairs, _ = pairs(
-        prepare_here(*read(tmp_path, SWEEP, examples__neighbors=mode, **overrides, examples__anchors_per_class="null"))
+        prepare_here(
+            *read(
+                tmp_path,
+                SWEEP,
+                examples__neighbors=mode,
+                **overrides,
+                examples__anchors_per_class="null",
+            )
+        )
     )
     anchors = set(ids[:, 0].tolist())
     assert len(anchors) == 21
@@ -68,11 +78,15 @@ def test_nearest_neighbors_of_anchors_are_any_sentences(mode: str, tmp_path: Pat
         assert len(ids) == 21 * 10
 
 
-def test_random_neighbors_need_no_embeddings_and_have_their_own_keys(tmp_path: Path, overrides: dict[str, str]) -> None:
+def test_random_neighbors_need_no_embeddings_and_have_their_own_keys(
+    tmp_path: Path, overrides: dict[str, str]
+) -> None:
     settings = [{}, {"examples__k": "6"}, {"seed": "1"}, {"examples__anchors_per_class": "8"}]
     names = []
     for changes in settings:
-        plan = make_plan(*read(tmp_path, SWEEP, **{"examples__neighbors": "random", **overrides, **changes}))
+        plan = make_plan(
+            *read(tmp_path, SWEEP, **{"examples__neighbors": "random", **overrides, **changes})
+        )
         (neighbors,) = (stage for stage in plan.stages if stage.kind == "neighbors")
         (sentences,) = (stage for stage in plan.stages if stage.kind == "sentences")
         assert neighbors.parameters["reads"] == [sentences.artifact.name]

@@ -29,7 +29,9 @@ def test_chunks_cover_all_rows_in_order() -> None:
     assert bounds == [([0], [0], [4]), ([1], [4], [8]), ([2], [8], [10])]
     assert job.count == 3
     results = list(job.run_here())
-    assert np.concatenate([columns["flat"] for columns in results]).tolist() == list(range(0, 20, 2))
+    assert np.concatenate([columns["flat"] for columns in results]).tolist() == list(
+        range(0, 20, 2)
+    )
     assert [columns["wide"].shape for columns in results] == [(4, 2), (4, 2), (2, 2)]
 
 

@@ -54,7 +54,9 @@ def test_embeddings_match_the_models_encode(tiny_encoder: str, tmp_path: Path, k
     texts = prepared.sentences.texts(np.arange(20))
     library = SentenceTransformer(model, device="cpu")
     expected = library.encode(texts, normalize_embeddings=True)
-    np.testing.assert_allclose(np.asarray(prepared.reference_embeddings.document)[:], expected, atol=1e-5)
+    np.testing.assert_allclose(
+        np.asarray(prepared.reference_embeddings.document)[:], expected, atol=1e-5
+    )
     tokens = Tokens.open(prepared.tokens_artifacts.document.folder)
     trained = encoder.embed(library, tokens, np.arange(20))
     np.testing.assert_allclose(trained, expected, atol=1e-5)
@@ -78,14 +80,18 @@ def test_prompts_of_sides_have_artifacts_of_their_own(tiny_encoder: str, tmp_pat
         {"query": "q: ", "document": "d: "}, "q: ", "d: ", {"query": "d: ", "document": "d: "}
     ))  # fmt: skip
     assert equal == document
-    assert both.tokens_artifacts == Sides(query.tokens_artifacts.query, document.tokens_artifacts.document)
+    assert both.tokens_artifacts == Sides(
+        query.tokens_artifacts.query, document.tokens_artifacts.document
+    )
     assert both.reference_artifacts == both.tokens_artifacts
     assert both.examples_artifacts == document.examples_artifacts
     assert both.model["prompt"] == {"query": "q: ", "document": "d: "}
     both.save(tmp_path / "prepared.json")
     assert Prepared.open(tmp_path / "prepared.json") == both
     texts = both.sentences.texts(np.arange(20))
-    model = SentenceTransformer(tiny_encoder, prompts={"query": "q: ", "document": "d: "}, device="cpu")
+    model = SentenceTransformer(
+        tiny_encoder, prompts={"query": "q: ", "document": "d: "}, device="cpu"
+    )
     for rows, encode in (
         (both.reference_embeddings.query, model.encode_query),
         (both.reference_embeddings.document, model.encode_document),
@@ -97,7 +103,9 @@ def test_prompts_of_sides_have_artifacts_of_their_own(tiny_encoder: str, tmp_pat
 def test_adapter_is_rejected_before_preparing(tiny_encoder: str, tmp_path: Path, key: str) -> None:
     """The adapter is in the model's folder or in a module's folder, with or without base weights."""
     adapted = shutil.copytree(tiny_encoder, tmp_path / "lora")
-    (adapted / ADAPTER).write_text(json.dumps({"peft_type": "LORA", "base_model_name_or_path": "base"}))
+    (adapted / ADAPTER).write_text(
+        json.dumps({"peft_type": "LORA", "base_model_name_or_path": "base"})
+    )
     (tmp_path / "train.csv").write_text(ROWS)
     overrides = {
         "data__train": str(tmp_path / "train.csv"),
@@ -106,7 +114,8 @@ def test_adapter_is_rejected_before_preparing(tiny_encoder: str, tmp_path: Path,
     }
     overrides[key.replace(".", "__")] = str(adapted)
     with pytest.raises(
-        InputError, match=r"lora' cannot be .*: it has a PEFT adapter \(adapter_config.json\); allowed: "
+        InputError,
+        match=r"lora' cannot be .*: it has a PEFT adapter \(adapter_config.json\); allowed: ",
     ):
         prepare_here(*read(tmp_path, SWEEP, **overrides))
     modules = json.loads((adapted / "modules.json").read_text())
@@ -119,7 +128,9 @@ def test_adapter_is_rejected_before_preparing(tiny_encoder: str, tmp_path: Path,
     assert not (tmp_path / "runs").exists()
 
 
-def test_missing_peft_package_is_reported(tiny_encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_peft_package_is_reported(
+    tiny_encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     adapted = shutil.copytree(tiny_encoder, tmp_path / "lora")
     (adapted / ADAPTER).write_text("{}")
@@ -132,7 +143,9 @@ def test_adapter_of_an_untuned_encoder_is_applied(demo_package: object, tmp_path
     base = tiny_bert(tmp_path, demo_package.get_model_path(), num_blocks=1)  # type: ignore[attr-defined]
     model = SentenceTransformer(base, device="cpu")
     model.add_adapter(
-        peft.LoraConfig(r=4, lora_alpha=320, target_modules=["query", "value", "dense"], init_lora_weights=False)
+        peft.LoraConfig(
+            r=4, lora_alpha=320, target_modules=["query", "value", "dense"], init_lora_weights=False
+        )
     )
     model.save(str(tmp_path / "lora"), create_model_card=False)
     texts = ["a warm room", "cold soup"]
@@ -144,18 +157,25 @@ def test_adapter_of_an_untuned_encoder_is_applied(demo_package: object, tmp_path
     assert EncoderTraits.of(loaded).roles == {"evaluated"}
 
 
-def test_untunable_encoder_is_rejected_but_can_be_a_reference(tiny_encoder: str, tmp_path: Path) -> None:
+def test_untunable_encoder_is_rejected_but_can_be_a_reference(
+    tiny_encoder: str, tmp_path: Path
+) -> None:
     settings = json.loads((Path(tiny_encoder) / SETTINGS).read_text())
     shorter = shutil.copytree(tiny_encoder, tmp_path / "shorter")
     (shorter / SETTINGS).write_text(json.dumps({**settings, "truncate_dim": 16}))
     with pytest.raises(
-        InputError, match=r"cannot be tuned: truncate_dim is 16 in its config_sentence_transformers.json"
+        InputError,
+        match=r"cannot be tuned: truncate_dim is 16 in its config_sentence_transformers.json",
     ):
         prepare(tmp_path, model=str(shorter))
     prepared = prepare(tmp_path, model=tiny_encoder, reference=str(shorter))
     texts = prepared.sentences.texts(np.arange(20))
-    expected = SentenceTransformer(str(shorter), device="cpu").encode(texts, normalize_embeddings=True)
-    np.testing.assert_allclose(np.asarray(prepared.reference_embeddings.document)[:], expected, atol=1e-5)
+    expected = SentenceTransformer(str(shorter), device="cpu").encode(
+        texts, normalize_embeddings=True
+    )
+    np.testing.assert_allclose(
+        np.asarray(prepared.reference_embeddings.document)[:], expected, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("kind", REJECTED)
@@ -181,9 +201,13 @@ def test_frozen_kinds_are_references_but_not_tuned(
     texts = prepared.sentences.texts(np.arange(20))
     library = SentenceTransformer(frozen, device="cpu")
     expected = library.encode_document(texts, normalize_embeddings=True)
-    np.testing.assert_allclose(np.asarray(prepared.reference_embeddings.document)[:], expected, atol=1e-5)
+    np.testing.assert_allclose(
+        np.asarray(prepared.reference_embeddings.document)[:], expected, atol=1e-5
+    )
     expected = library.encode_query(texts, normalize_embeddings=True)
-    np.testing.assert_allclose(np.asarray(prepared.reference_embeddings.query)[:], expected, atol=1e-5)
+    np.testing.assert_allclose(
+        np.asarray(prepared.reference_embeddings.query)[:], expected, atol=1e-5
+    )
     assert prepared.reference_artifacts.is_shared == (write is write_static)
     assert prepared.model["prompt"] == ""
 
@@ -210,25 +234,39 @@ def test_only_tokens_of_a_tuned_encoder_are_prepared(
     assert alone.tokens_artifacts.document == alone.reference_artifacts.document
     for key in ("parameter_names", "width", "num_tokens"):
         assert artifact.summary[key] == alone.tokens_artifacts.document.summary[key]
-    tokens, same = (Tokens.open(item.folder) for item in (artifact, alone.tokens_artifacts.document))
+    tokens, same = (
+        Tokens.open(item.folder) for item in (artifact, alone.tokens_artifacts.document)
+    )
     np.testing.assert_array_equal(tokens.flat, same.flat)
     np.testing.assert_array_equal(tokens.offsets, same.offsets)
-    mined = prepare(tmp_path, model=str(other), reference=tiny_encoder, examples__encoder=str(other))
+    mined = prepare(
+        tmp_path, model=str(other), reference=tiny_encoder, examples__encoder=str(other)
+    )
     assert mined.tokens_artifacts.document == alone.tokens_artifacts.document
 
 
-def test_weights_that_are_not_finite_are_found_while_tokenizing(tiny_encoder: str, tmp_path: Path) -> None:
+def test_weights_that_are_not_finite_are_found_while_tokenizing(
+    tiny_encoder: str, tmp_path: Path
+) -> None:
     broken = write_nan_encoder(tiny_encoder, tmp_path / "broken")
-    with pytest.raises(InputError, match=f"model '{broken}': its embeddings are not finite numbers"):
+    with pytest.raises(
+        InputError, match=f"model '{broken}': its embeddings are not finite numbers"
+    ):
         prepare(tmp_path, model=broken, reference=tiny_encoder)
 
 
-def test_a_prompt_excluded_from_pooling_is_embedded_and_trained(tmp_path: Path, demo_package: ModuleType) -> None:
-    model = write_shape("BERT without prompts in pooling", tmp_path / "model", Path(demo_package.get_model_path()))
+def test_a_prompt_excluded_from_pooling_is_embedded_and_trained(
+    tmp_path: Path, demo_package: ModuleType
+) -> None:
+    model = write_shape(
+        "BERT without prompts in pooling", tmp_path / "model", Path(demo_package.get_model_path())
+    )
     prepared = prepare(tmp_path, model=model)
     texts = prepared.sentences.texts(np.arange(20))
     expected = SentenceTransformer(model, device="cpu").encode(texts, normalize_embeddings=True)
-    np.testing.assert_allclose(np.asarray(prepared.reference_embeddings.document)[:], expected, atol=1e-5)
+    np.testing.assert_allclose(
+        np.asarray(prepared.reference_embeddings.document)[:], expected, atol=1e-5
+    )
     bench = Workbench(prepared, EvaluationConfig(k=2))
     trained = encoder.embed(bench.model, bench.tokens.document, np.arange(20))
     np.testing.assert_allclose(trained, expected, atol=1e-5)

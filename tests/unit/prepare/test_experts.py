@@ -59,7 +59,11 @@ def experts(folder: Path, tiny_encoder: str, demo_package: ModuleType) -> list[s
 
 @pytest.fixture(scope="module")
 def overrides(folder: Path, tiny_encoder: str) -> dict[str, str]:
-    return {"data__train": str(folder / "train.csv"), "storage__runs": str(folder / "runs"), "model": tiny_encoder}
+    return {
+        "data__train": str(folder / "train.csv"),
+        "storage__runs": str(folder / "runs"),
+        "model": tiny_encoder,
+    }
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +71,9 @@ def prepared(folder: Path, experts: list[str], overrides: dict[str, str]) -> Pre
     return prepare_here(*read(folder, SWEEP, examples__experts=json.dumps(experts), **overrides))
 
 
-def test_scores_equal_the_cosines_of_each_experts_own_embeddings(prepared: Prepared, experts: list[str]) -> None:
+def test_scores_equal_the_cosines_of_each_experts_own_embeddings(
+    prepared: Prepared, experts: list[str]
+) -> None:
     texts = prepared.sentences.texts(np.arange(len(prepared.sentences)))
     labels = np.asarray(prepared.sentences.labels)
     train_pairs, _ = prepared.examples("scored_pair")
@@ -78,7 +84,9 @@ def test_scores_equal_the_cosines_of_each_experts_own_embeddings(prepared: Prepa
         assert scores.cosines.shape == (len(pairs), 3)
         np.testing.assert_array_equal(scores.same_class, labels[pairs[:, 0]] == labels[pairs[:, 1]])
         for column, expert in enumerate(experts):
-            embeddings = SentenceTransformer(expert, device="cpu").encode(texts, normalize_embeddings=True)
+            embeddings = SentenceTransformer(expert, device="cpu").encode(
+                texts, normalize_embeddings=True
+            )
             expected = [embeddings[one] @ embeddings[other] for one, other in pairs.tolist()]
             np.testing.assert_allclose(scores.cosines[:, column], expected, atol=2e-6)
         assert set(pairs.ravel().tolist()) <= set(prepared.sentences.ids(split).tolist())
@@ -94,7 +102,10 @@ def test_active_sets_add_up_to_one_plus_ties(prepared: Prepared) -> None:
 
 
 def test_trials_train_and_validate_on_soft_targets(prepared: Prepared) -> None:
-    scores = {split: ExpertScores.open(artifact.folder) for split, artifact in prepared.scores_artifacts.items()}
+    scores = {
+        split: ExpertScores.open(artifact.folder)
+        for split, artifact in prepared.scores_artifacts.items()
+    }
     hard = ExampleOrder(prepared, "scored_pair", 0)
     queries = prepared.sentences.ids("dev")
     examples = ValidationExamples.of(prepared, "scored_pair", queries, (1.0, 0.0))
@@ -103,7 +114,9 @@ def test_trials_train_and_validate_on_soft_targets(prepared: Prepared) -> None:
         order = ExampleOrder(prepared, "scored_pair", 0, soft_targets=rule)
         expected = soft_targets(rule, scores["train"].same_class, scores["train"].cosines)
         np.testing.assert_array_equal(order.targets, expected)
-        np.testing.assert_array_equal(order.take(8)[0], ExampleOrder(prepared, "scored_pair", 0).take(8)[0])
+        np.testing.assert_array_equal(
+            order.take(8)[0], ExampleOrder(prepared, "scored_pair", 0).take(8)[0]
+        )
         soft = examples.with_soft_targets(prepared, rule, queries)
         np.testing.assert_array_equal(soft.rows, examples.rows)
         np.testing.assert_array_equal(soft.targets, scores["dev"].targets(rule))
@@ -114,7 +127,9 @@ def test_losses_of_rungs_are_squared_errors_to_the_targets(prepared: Prepared) -
     bench = Workbench(prepared, EvaluationConfig(k=4))
     scores = ExpertScores.open(prepared.scores_artifacts["train"].folder)
     for rule in ("hard", "soft2"):
-        config = trial(loss="cosine_similarity", targets=rule, examples_per_rung=16, batch_size=16, dropout=0.0)
+        config = trial(
+            loss="cosine_similarity", targets=rule, examples_per_rung=16, batch_size=16, dropout=0.0
+        )
         (rung,) = rungs(config, bench, seed=0, num_rungs=1)
         order = ExampleOrder(prepared, "scored_pair", 0)
         positions = np.random.default_rng(0).permutation(len(order.ids))[:16]
@@ -124,7 +139,11 @@ def test_losses_of_rungs_are_squared_errors_to_the_targets(prepared: Prepared) -
 
 
 def test_another_expert_encodes_only_with_itself_and_another_rule_prepares_nothing(
-    folder: Path, prepared: Prepared, experts: list[str], overrides: dict[str, str], tiny_encoder: str
+    folder: Path,
+    prepared: Prepared,
+    experts: list[str],
+    overrides: dict[str, str],
+    tiny_encoder: str,
 ) -> None:
     fourth = write_nan_encoder(tiny_encoder, folder / "fourth")
     settings = {**overrides, "examples__experts": json.dumps([*experts, fourth])}
@@ -151,18 +170,26 @@ def test_scores_are_stored_with_the_sweep(prepared: Prepared, tmp_path: Path) ->
     assert len(open_array(artifact.folder, "ids")) == artifact.summary["num_pairs"]
 
 
-def test_unsuitable_experts_are_rejected(folder: Path, overrides: dict[str, str], tiny_encoder: str) -> None:
+def test_unsuitable_experts_are_rejected(
+    folder: Path, overrides: dict[str, str], tiny_encoder: str
+) -> None:
     nowhere = json.dumps([tiny_encoder, str(folder / "nowhere")])
-    with pytest.raises(InputError, match=r"^examples\.experts\[1\]: model '.*nowhere': no such folder$"):
+    with pytest.raises(
+        InputError, match=r"^examples\.experts\[1\]: model '.*nowhere': no such folder$"
+    ):
         make_plan(*read(folder, SWEEP, **overrides, examples__experts=nowhere))
-    with pytest.raises(InputError, match=r"^--examples\.experts: has '.*' more than once; allowed: "):
+    with pytest.raises(
+        InputError, match=r"^--examples\.experts: has '.*' more than once; allowed: "
+    ):
         read(folder, SWEEP, examples__experts=json.dumps([tiny_encoder, tiny_encoder]))
     not_finite = write_nan_encoder(tiny_encoder, folder / "nan")
     with pytest.raises(InputError, match=r"nan': its embeddings are not finite numbers$"):
         prepare_here(*read(folder, SWEEP, **overrides, examples__experts=json.dumps([not_finite])))
 
 
-def test_experts_that_truncate_are_reported(folder: Path, overrides: dict[str, str], tiny_encoder: str) -> None:
+def test_experts_that_truncate_are_reported(
+    folder: Path, overrides: dict[str, str], tiny_encoder: str
+) -> None:
     settings = json.dumps([{"name": tiny_encoder, "max_tokens": 14}])
     display = ListDisplay()
     prepared = prepare_here(*read(folder, SWEEP, **overrides, examples__experts=settings), display)
@@ -176,10 +203,13 @@ def test_experts_that_truncate_are_reported(folder: Path, overrides: dict[str, s
 
 def test_soft_targets_need_experts(tmp_path: Path, tiny_prepared: Prepared) -> None:
     with pytest.raises(
-        InputError, match=r"line 6: space\.loss\.\S+\.targets is soft1; allowed without examples\.experts: hard$"
+        InputError,
+        match=r"line 6: space\.loss\.\S+\.targets is soft1; allowed without examples\.experts: hard$",
     ):
         read(tmp_path, SWEEP)
     with pytest.raises(InputError, match=r"^--space\.loss\.\S+\.targets is soft2; allowed"):
         read(tmp_path, SWEEP, space__loss="{choices: {cosine_similarity: {targets: soft2}}}")
-    with pytest.raises(InputError, match=r"targets is 'soft2'; allowed without examples\.experts: hard"):
+    with pytest.raises(
+        InputError, match=r"targets is 'soft2'; allowed without examples\.experts: hard"
+    ):
         tiny_prepared.soft_targets("soft2")

@@ -21,7 +21,9 @@ from support.sentences import build
 
 def put(folder, rows, name="train"):
     path = folder / f"{name}.jsonl"
-    path.write_text("".join(json.dumps({"text": text, "label": label}) + "\n" for text, label in rows))
+    path.write_text(
+        "".join(json.dumps({"text": text, "label": label}) + "\n" for text, label in rows)
+    )
     return str(path)
 
 
@@ -60,12 +62,20 @@ def test_rows_keep_their_order(tmp_path):
     assert sentences.texts(np.array([13, 0, 10, 0])) == ["TRAIN  3", "train 0", "dev 0", "train 0"]
     assert sentences.texts([]) == []
     assert [sentences.label_names[i] for i in sentences.labels] == [label for _, label in rows]
-    assert [sentences.ids(split).tolist() for split in dataset.SPLITS] == [[*range(10)], [10, 11], [12, 13]]
+    assert [sentences.ids(split).tolist() for split in dataset.SPLITS] == [
+        [*range(10)],
+        [10, 11],
+        [12, 13],
+    ]
     assert (sentences.labels.dtype, sentences.splits.dtype) == (np.int32, np.int8)
     assert (sentences.duplicate_groups.dtype, sentences.ids("dev").dtype) == (np.int32, np.int32)
     assert sentences.duplicate_groups[13] == sentences.duplicate_groups[3]
     assert summary.num_sentences == {"train": 10, "dev": 2, "test": 2}
-    assert summary.num_by_label == {"train": {"a": 5, "b": 5}, "dev": {"a": 1, "b": 1}, "test": {"a": 1, "b": 1}}
+    assert summary.num_by_label == {
+        "train": {"a": 5, "b": 5},
+        "dev": {"a": 1, "b": 1},
+        "test": {"a": 1, "b": 1},
+    }
     assert summary.num_also_in_train == {"dev": 0, "test": 1}
     (warning,) = summary.warnings
     assert re.search(r"test: 1 of 2 texts .* train", warning)
@@ -80,7 +90,10 @@ def test_rows_keep_their_order(tmp_path):
 @settings(deadline=None, max_examples=50)
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["a", "A", " a", "ä", "a\u0308", "ﬁn", "fin", "b c", "b  c"]), st.sampled_from("xy"))
+        st.tuples(
+            st.sampled_from(["a", "A", " a", "ä", "a\u0308", "ﬁn", "fin", "b c", "b  c"]),
+            st.sampled_from("xy"),
+        )
     ),
 )
 def test_conflicts_and_duplicates_match_a_naive_count(tmp_path_factory, drawn):
@@ -98,17 +111,26 @@ def test_conflicts_and_duplicates_match_a_naive_count(tmp_path_factory, drawn):
         (text, ["x", "y"], "train") for text in conflicting[:5]
     ]
     assert len(summary.warnings) == bool(conflicting)
-    folded = [" ".join(unicodedata.normalize("NFKC", text).casefold().split()) for text, _ in kept + dev]
+    folded = [
+        " ".join(unicodedata.normalize("NFKC", text).casefold().split()) for text, _ in kept + dev
+    ]
     first = {text: i for i, text in reversed(list(enumerate(folded)))}
-    same = {group: first[text] for group, text in zip(sentences.duplicate_groups.tolist(), folded, strict=True)}
-    assert [same[group] for group in sentences.duplicate_groups.tolist()] == [first[text] for text in folded]
+    same = {
+        group: first[text]
+        for group, text in zip(sentences.duplicate_groups.tolist(), folded, strict=True)
+    }
+    assert [same[group] for group in sentences.duplicate_groups.tolist()] == [
+        first[text] for text in folded
+    ]
     assert len(same) == len(first)
     assert summary.num_duplicates["train"] == len(kept) - len({*folded[:-2]})
 
 
 def test_conflicts_are_reported_by_split_with_few_examples(tmp_path):
     train = [*TRAIN, *((f"{i} torn", label) for i in range(7) for label in "ab")]
-    summary, sentences = built(tmp_path, train, [*DEV, ("torn", "a"), ("torn", "b"), ("train 0", "b")])
+    summary, sentences = built(
+        tmp_path, train, [*DEV, ("torn", "a"), ("torn", "b"), ("train 0", "b")]
+    )
     assert summary.num_dropped_conflicting == 16
     assert [conflict["text"] for conflict in summary.conflicts] == [f"{i} torn" for i in range(5)]
     of_train, of_dev, overlap = summary.warnings
@@ -126,7 +148,9 @@ def test_missing_labels_of_a_split_are_reported(tmp_path):
 
 
 def test_dev_is_carved_from_train_by_default(tmp_path):
-    rows = [(f"text {i // 2}" if i < 40 else f"text {i}", i // 2 % 4) for i in range(200)]  # twenty texts occur twice
+    rows = [
+        (f"text {i // 2}" if i < 40 else f"text {i}", i // 2 % 4) for i in range(200)
+    ]  # twenty texts occur twice
     summary, sentences = built(tmp_path, rows, seed=3, dev_fraction=0.2)
     assert summary.num_by_label["dev"] == {str(label): 10 for label in range(4)}
     assert sentences.texts(range(200)) == [text for text, _ in rows]
@@ -142,7 +166,9 @@ def test_dev_is_carved_from_train_by_default(tmp_path):
 
 def test_rows_that_contain_dev_rows_leave_train(tmp_path):
     whole = [f"w{number} x{number} y{number} z{number}" for number in range(100)]
-    rows = [(text, "whole") for text in whole] + [(text[text.index(" ") :] + "!", "part") for text in whole[:40]]
+    rows = [(text, "whole") for text in whole] + [
+        (text[text.index(" ") :] + "!", "part") for text in whole[:40]
+    ]
     summary, sentences = built(tmp_path, rows, seed=1)
     assert summary.num_by_label["dev"] == {"whole": 10, "part": 4}
     left_out = np.flatnonzero(sentences.splits == dataset.NO_SPLIT)
@@ -186,10 +212,18 @@ def test_given_dev_split_stays_and_its_overlap_is_counted(tmp_path, monkeypatch)
 
 def test_labels_are_in_natural_order(tmp_path):
     def names(labels):
-        return built(tmp_path, [(f"text {i}", label) for i, label in enumerate(labels)], None)[0].label_names
+        return built(tmp_path, [(f"text {i}", label) for i, label in enumerate(labels)], None)[
+            0
+        ].label_names
 
     assert names([10, 9, -1, 10, 9, -1, 2.5]) == ["-1", "2.5", "9", "10"]
-    assert names(["class 10", "class 9", "7", "Class 1", "abc"] * 2) == ["7", "abc", "Class 1", "class 9", "class 10"]
+    assert names(["class 10", "class 9", "7", "Class 1", "abc"] * 2) == [
+        "7",
+        "abc",
+        "Class 1",
+        "class 9",
+        "class 10",
+    ]
 
 
 def test_random_access_across_batches(tmp_path):

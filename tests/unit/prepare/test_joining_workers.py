@@ -37,9 +37,13 @@ class SmallCluster:
 
         return SimpleNamespace(options=lambda **_: SimpleNamespace(remote=start))
 
-    def wait(self, references: list[Any], num_returns: int, timeout: float) -> tuple[list[Any], list[Any]]:
+    def wait(
+        self, references: list[Any], num_returns: int, timeout: float
+    ) -> tuple[list[Any], list[Any]]:
         placed = self.alive[: self.num_rooms]
-        return [one for one in references if one in placed], [one for one in references if one not in placed]
+        return [one for one in references if one in placed], [
+            one for one in references if one not in placed
+        ]
 
     def get(self, value: Any) -> Any:
         return value
@@ -63,7 +67,9 @@ def open_vectors() -> VectorFile:
     rng = np.random.default_rng(5)
     rows = rng.normal(size=(NUM_ROWS, 8))
     embeddings = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
-    return VectorFile(embeddings, np.arange(NUM_ROWS), rng.integers(0, 3, NUM_ROWS), np.arange(NUM_ROWS))
+    return VectorFile(
+        embeddings, np.arange(NUM_ROWS), rng.integers(0, 3, NUM_ROWS), np.arange(NUM_ROWS)
+    )
 
 
 @pytest.mark.parametrize(("num_rooms", "num_shards"), [(1, 1), (2, 2), (8, 8)])
@@ -90,7 +96,9 @@ def test_search_uses_as_many_shards_as_workers_have_joined(
     assert fits == ([8] if num_shards == 8 else [8, num_shards])
     missing = [wait for wait in waits if wait]
     assert bool(missing) == (num_shards < 8)
-    assert all(f"{num_rooms} of 8" in wait and f"{8 - num_rooms} x (2 CPUs)" in wait for wait in missing)
+    assert all(
+        f"{num_rooms} of 8" in wait and f"{8 - num_rooms} x (2 CPUs)" in wait for wait in missing
+    )
     assert waits[-1] == ""
 
     expected = ShardSet(Artifact(str(tmp_path), "here"), 3)

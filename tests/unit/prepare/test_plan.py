@@ -53,13 +53,17 @@ def test_freezing_is_checked_before_preparing(tmp_path: Path) -> None:
     import transformers
 
     sizes = {"vocab_size": 30, "hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 2}
-    model = transformers.NomicBertModel(transformers.NomicBertConfig(**sizes, num_attention_heads=2))
+    model = transformers.NomicBertModel(
+        transformers.NomicBertConfig(**sizes, num_attention_heads=2)
+    )
     folder = stored_encoder(tmp_path / "nomic", model)
     sweep_plan = plan(tmp_path, model=folder, reference=folder, space__freezing="emb+B0")
     assert sweep_plan.prepared.model["name"] == folder
     with pytest.raises(InputError, match="'emb\\+B0-7': the encoder lacks it"):
         plan(tmp_path, model=folder, space__freezing="emb+B0-7")
-    albert = transformers.AlbertModel(transformers.AlbertConfig(**sizes, num_attention_heads=2, embedding_size=6))
+    albert = transformers.AlbertModel(
+        transformers.AlbertConfig(**sizes, num_attention_heads=2, embedding_size=6)
+    )
     with pytest.raises(InputError, match="blocks that share their weights.*none, emb.base, emb;"):
         plan(tmp_path, model=stored_encoder(tmp_path / "albert", albert), space__freezing="emb+B0")
     bert = transformers.BertModel(transformers.BertConfig(**sizes, num_attention_heads=2))
@@ -87,7 +91,9 @@ def test_settings_that_change_no_data_keep_the_keys(tmp_path: Path) -> None:
         == sweep_plan.prepared.reference_artifacts.document.name
         == encoded
     )
-    assert {kind: artifact.name for kind, artifact in sweep_plan.prepared.examples_artifacts.items()} == {
+    assert {
+        kind: artifact.name for kind, artifact in sweep_plan.prepared.examples_artifacts.items()
+    } == {
         "scored_pair": scored,
         "triplet": triplets,
     }
@@ -95,7 +101,9 @@ def test_settings_that_change_no_data_keep_the_keys(tmp_path: Path) -> None:
     assert neighbors not in keys(plan(tmp_path, examples__k="3"))
     assert keys(plan(tmp_path, seed="1"))[0] != sentences, "the seed carves dev"
     bf16 = json.dumps({"name": str(tmp_path / "encoder"), "precision": "bf16", "prompt": "query: "})
-    first, tuned, reference = keys(plan(tmp_path, model=bf16, reference=str(tmp_path / "encoder")))[:3]
+    first, tuned, reference = keys(plan(tmp_path, model=bf16, reference=str(tmp_path / "encoder")))[
+        :3
+    ]
     assert (first, reference) == (sentences, encoded)
     assert tuned != encoded
 
@@ -129,7 +137,9 @@ def test_stages_are_missing_until_their_manifests_exist(tmp_path: Path) -> None:
     sweep_plan = plan(tmp_path)
     assert sweep_plan.missing == list(sweep_plan.stages)
     first: ArtifactStage = sweep_plan.stages[0]
-    sweep_plan.store.finish(first.artifact, first.parameters, {"num_sentences": {"train": 30, "dev": 4}})
+    sweep_plan.store.finish(
+        first.artifact, first.parameters, {"num_sentences": {"train": 30, "dev": 4}}
+    )
     assert sweep_plan.missing == list(sweep_plan.stages[1:])
     with pytest.raises(InputError, match="evaluation.k is 16; .*3"):
         plan(tmp_path, evaluation__num_pool="3").check_k()
@@ -144,7 +154,9 @@ def test_stages_are_missing_until_their_manifests_exist(tmp_path: Path) -> None:
         ({"model": "./nowhere"}, "no such folder"),
     ],
 )
-def test_unreadable_inputs_are_rejected(tmp_path: Path, overrides: dict[str, str], message: str) -> None:
+def test_unreadable_inputs_are_rejected(
+    tmp_path: Path, overrides: dict[str, str], message: str
+) -> None:
     with pytest.raises(InputError, match=message):
         plan(tmp_path, **overrides)
 
@@ -175,9 +187,12 @@ def test_checkpointed_blocks_are_checked_by_the_family(tmp_path: Path, tiny_enco
 
 
 @pytest.mark.parametrize(
-    ("key", "width"), [("space__matryoshka", "'16'"), ("space__matryoshka", "'40'"), ("evaluation__points", "20")]
+    ("key", "width"),
+    [("space__matryoshka", "'16'"), ("space__matryoshka", "'40'"), ("evaluation__points", "20")],
 )
-def test_widths_are_below_that_of_a_dense_head(tmp_path: Path, tiny_encoder: str, key: str, width: str) -> None:
+def test_widths_are_below_that_of_a_dense_head(
+    tmp_path: Path, tiny_encoder: str, key: str, width: str
+) -> None:
     """The head puts out 16 coordinates, and the transformer below it 64."""
     model = SentenceTransformer(tiny_encoder, device="cpu")
     model.insert(2, Dense(64, 16))
@@ -192,7 +207,11 @@ def test_widths_are_below_that_of_a_dense_head(tmp_path: Path, tiny_encoder: str
 def test_encoder_with_nan_embeddings_is_rejected(tmp_path: Path, tiny_encoder: str) -> None:
     broken = write_nan_encoder(tiny_encoder, tmp_path / "broken")
     (tmp_path / "train.csv").write_text(ROWS)
-    overrides = {"data__train": str(tmp_path / "train.csv"), "model": broken, "storage__runs": str(tmp_path / "runs")}
+    overrides = {
+        "data__train": str(tmp_path / "train.csv"),
+        "model": broken,
+        "storage__runs": str(tmp_path / "runs"),
+    }
     with pytest.raises(InputError, match="model .*broken': its embeddings are not finite numbers"):
         prepare_here(*read(tmp_path, SWEEP, **overrides, evaluation__k="4"))
     assert not list(tmp_path.rglob("encoded-*/artifact.json"))
@@ -212,9 +231,18 @@ def test_prepare_here_builds_missing_artifacts_once(tmp_path: Path, tiny_encoder
     sweep = read(tmp_path, SWEEP, **overrides)
     prepared = prepare_here(*sweep)
     assert prepared.target_cosines("scored_pair") == (0.8, 0.3)
-    assert prepared.target_cosines("triplet") == prepared.target_cosines("labeled_sentence") == (1.0, 0.0)
+    assert (
+        prepared.target_cosines("triplet")
+        == prepared.target_cosines("labeled_sentence")
+        == (1.0, 0.0)
+    )
     built = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs" / "artifacts").iterdir()}
-    assert {path.name.split("-")[0] for path in built} == {"sentences", "encoded", "neighbors", "examples"}
+    assert {path.name.split("-")[0] for path in built} == {
+        "sentences",
+        "encoded",
+        "neighbors",
+        "examples",
+    }
     assert prepare_here(*sweep) == prepared
     assert {path: path.stat().st_mtime_ns for path in built} == built
 
@@ -224,21 +252,31 @@ def test_damaged_manifest_is_reported(tmp_path: Path, content: str) -> None:
     (tmp_path / "encoded-1").mkdir()
     (tmp_path / "encoded-1" / "artifact.json").write_text(content)
     with pytest.raises(
-        InputError, match=r"encoded-1/artifact.json: is damaged; remove the folder .*/encoded-1 and prepare"
+        InputError,
+        match=r"encoded-1/artifact.json: is damaged; remove the folder .*/encoded-1 and prepare",
     ):
         _ = Artifact(str(tmp_path), "encoded-1").summary
 
 
-def test_a_sequence_reuses_the_artifacts_of_sweeps_over_its_data_sets(tmp_path: Path, tiny_encoder: str) -> None:
+def test_a_sequence_reuses_the_artifacts_of_sweeps_over_its_data_sets(
+    tmp_path: Path, tiny_encoder: str
+) -> None:
     sweep = read_sweep(tmp_path, tiny_encoder)
     tasks = make_plan(sweep.config, sweep.space).prepared.tasks
     assert list(tasks) == ["sentiment", "length"]
     for task in sweep.config.data.sequence:
-        data = {"train": task.train, "test": task.test, "label_column": task.label_column or "label", "max_dev": 12}
+        data = {
+            "train": task.train,
+            "test": task.test,
+            "label_column": task.label_column or "label",
+            "max_dev": 12,
+        }
         space = {"loss": "softmax", "learning_rate": 1e-3}
         runs = {"runs": str(tmp_path / "runs")}
         file = tmp_path / f"{task.name}.yaml"
-        file.write_text(yaml.safe_dump({"data": data, "model": tiny_encoder, "space": space, "storage": runs}))
+        file.write_text(
+            yaml.safe_dump({"data": data, "model": tiny_encoder, "space": space, "storage": runs})
+        )
         alone = load(file)
         prepared = make_plan(alone.config, alone.space).prepared
         assert prepared.sentences_artifact == tasks[task.name].sentences

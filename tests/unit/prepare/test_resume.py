@@ -34,7 +34,9 @@ def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def plan(folder: Path, encoder: str, **overrides: str) -> Plan:
     sentences = demo.generate()[0][:700]
-    table = pyarrow.table({name: [getattr(row, name) for row in sentences] for name in ("text", "label")})
+    table = pyarrow.table(
+        {name: [getattr(row, name) for row in sentences] for name in ("text", "label")}
+    )
     pyarrow.parquet.write_table(table, folder / "train.parquet")
     document = Document.read(SPACES / "smoke.yaml")
     document.override("data.train", str(folder / "train.parquet"))
@@ -53,7 +55,11 @@ def build(todo: Plan) -> None:
 
 def contents(todo: Plan) -> dict[str, bytes]:
     root = todo.store.root.path
-    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }
 
 
 @pytest.fixture
@@ -98,16 +104,24 @@ def test_killed_prepare_resumes_from_stored_shards(
     assert not made
 
 
-def test_neighbors_of_shards_and_of_one_worker_are_identical(tmp_path: Path, tiny_encoder: str) -> None:
+def test_neighbors_of_shards_and_of_one_worker_are_identical(
+    tmp_path: Path, tiny_encoder: str
+) -> None:
     todo = plan(tmp_path, tiny_encoder)
     build(todo)
     stage = todo.stages[2]
     assert isinstance(stage, stages.NeighborsStage)
-    by_shards = {path.name: path.read_bytes() for path in Path(stage.artifact.folder).glob("*.arrow")}
+    by_shards = {
+        path.name: path.read_bytes() for path in Path(stage.artifact.folder).glob("*.arrow")
+    }
     vectors = TrainVectors(stage.sentences, stage.encoded)
-    job = SearchJob(vectors, len(vectors()), NeighborSearch(stage.parameters["k"], stage.parameters["mode"]))
+    job = SearchJob(
+        vectors, len(vectors()), NeighborSearch(stage.parameters["k"], stage.parameters["mode"])
+    )
     into = ShardSet(Artifact(str(tmp_path), "by-one"), len(by_shards))
-    worker = workers.StoringWorker(into, workers.NeighborWorker, (job, Request(cpus=1, gpus=0, count=1)))
+    worker = workers.StoringWorker(
+        into, workers.NeighborWorker, (job, Request(cpus=1, gpus=0, count=1))
+    )
     for number in range(into.count):
         start, stop = job.rows(number)
         worker({"number": np.array([number]), "start": np.array([start]), "stop": np.array([stop])})
@@ -149,8 +163,14 @@ def test_artifact_is_built_by_one_of_two_processes(tmp_path: Path, tiny_encoder:
             assert waiting.is_alive()
         assert stage.artifact.name in other.progress().waits_for
         coordinator._write(stage)
-        written = {name: path.stat().st_mtime_ns for name in contents(todo) for path in [todo.store.root.path / name]}
+        written = {
+            name: path.stat().st_mtime_ns
+            for name in contents(todo)
+            for path in [todo.store.root.path / name]
+        }
     waiting.join()
     assert other.progress() == stages.NOTHING_DONE
     unchanged = {name: (todo.store.root.path / name).stat().st_mtime_ns for name in contents(todo)}
-    assert unchanged == {name: moment for name, moment in written.items() if not name.startswith(".")}
+    assert unchanged == {
+        name: moment for name, moment in written.items() if not name.startswith(".")
+    }

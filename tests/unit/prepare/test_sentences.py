@@ -31,7 +31,8 @@ def random_rows(num_rows: int) -> list[tuple[str, str]]:
     """Rows with duplicates, conflicts, and rows inside others."""
     draw = random.Random(0)
     rows = [
-        (" ".join(draw.choices("abcdefghijklmnop", k=draw.randint(2, 8))), draw.choice("xyz")) for _ in range(num_rows)
+        (" ".join(draw.choices("abcdefghijklmnop", k=draw.randint(2, 8))), draw.choice("xyz"))
+        for _ in range(num_rows)
     ]
     rows += [(text.upper(), label) for text, label in rows[: num_rows // 10]]
     return rows
@@ -48,7 +49,9 @@ def in_small_parts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sentences, "ROWS_PER_SHARD", 16)
 
 
-def test_sentences_do_not_depend_on_parts_and_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sentences_do_not_depend_on_parts_and_partitions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "train.parquet"
     put_parquet(path, random_rows(300))
     data = DataConfig(train=str(path))
@@ -84,7 +87,9 @@ def test_bad_rows_are_left_out_and_counted(tmp_path: Path, monkeypatch: pytest.M
     messages = [Sentences(folder).summary.warnings for folder in (clean, left)]
     (added,) = set(messages[1]) - {message.replace("clean", "messy") for message in messages[0]}
     assert "left out 5 rows (4, 5, 41, 42, 91)" in added
-    with pytest.raises(InputError, match=r"messy.parquet: row 4: column 'text' is ''.*5 rows \(4, 5, 41, 42, 91\)"):
+    with pytest.raises(
+        InputError, match=r"messy.parquet: row 4: column 'text' is ''.*5 rows \(4, 5, 41, 42, 91\)"
+    ):
         build(tmp_path / "rejected", messy.model_copy(update={"on_bad_row": "error"}))
 
 
@@ -100,10 +105,14 @@ def test_several_files_equal_one_file_with_all_rows(tmp_path: Path) -> None:
         assert one[name] == several[name]
 
 
-def test_sentences_do_not_depend_on_shares_of_a_large_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sentences_do_not_depend_on_shares_of_a_large_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     texts, labels = zip(*random_rows(120), strict=True)
     path = tmp_path / "all.parquet"
-    pq.write_table(pa.table({"text": pa.array(texts), "label": pa.array(labels)}), path, row_group_size=7)
+    pq.write_table(
+        pa.table({"text": pa.array(texts), "label": pa.array(labels)}), path, row_group_size=7
+    )
     data = DataConfig(train=str(path))
     whole = content(build(tmp_path / "whole", data).folder)
     monkeypatch.setattr(sources, "SHARE_BYTES", 500)
@@ -117,7 +126,10 @@ def _batched(rows: list[tuple[str, str]], size: int) -> list[list[tuple[str, str
 @settings(deadline=None, max_examples=30)
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["a", "A", " a", "b c", "B  c", "d", "ﬁ", "fi"]), st.sampled_from("xy")), max_size=40
+        st.tuples(
+            st.sampled_from(["a", "A", " a", "b c", "B  c", "d", "ﬁ", "fi"]), st.sampled_from("xy")
+        ),
+        max_size=40,
     )
 )
 def test_duplicates_and_conflicts_match_a_comparison_of_all_pairs(
@@ -131,7 +143,9 @@ def test_duplicates_and_conflicts_match_a_comparison_of_all_pairs(
     with pytest.MonkeyPatch.context() as patch:
         in_small_parts(patch)
         dataset = Sentences(build(folder, data).folder)
-    kept = [row for row in rows if not any(row[0] == other[0] and row[1] != other[1] for other in rows)]
+    kept = [
+        row for row in rows if not any(row[0] == other[0] and row[1] != other[1] for other in rows)
+    ]
     texts = [text for text, _ in kept] + ["one"]
     assert dataset.texts(range(len(dataset))) == texts
     forms = [ingest.fold_text(text) for text in texts]
@@ -144,8 +158,12 @@ class Killed(BaseException):
     """Stands for a killed process, since no error handler catches it."""
 
 
-@pytest.mark.parametrize("last_step", ["ConflictWorker", "TextWorker", "DuplicateWorker", "InsideWorker"])
-def test_killed_build_resumes_from_stored_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last_step: str) -> None:
+@pytest.mark.parametrize(
+    "last_step", ["ConflictWorker", "TextWorker", "DuplicateWorker", "InsideWorker"]
+)
+def test_killed_build_resumes_from_stored_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last_step: str
+) -> None:
     in_small_parts(monkeypatch)
     put_parquet(tmp_path / "train.parquet", random_rows(100))
     data = DataConfig(train=str(tmp_path / "train.parquet"))
@@ -183,7 +201,9 @@ def test_rejected_source_leaves_no_files(tmp_path: Path) -> None:
     assert not [path for path in (tmp_path / "artifacts").rglob("*") if path.is_file()]
 
 
-def test_bucket_and_folder_hold_the_same(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bucket_and_folder_hold_the_same(
+    server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import boto3
 
     monkeypatch.setenv("RAYSWEEP_CACHE_DIR", str(tmp_path / "cache"))
@@ -195,4 +215,6 @@ def test_bucket_and_folder_hold_the_same(server: S3Server, tmp_path: Path, monke
     local = content(build(tmp_path / "local", data).folder)
     stored = content(build(server.uri("artifacts"), from_bucket).folder)
     assert local.keys() == stored.keys()
-    assert all(local[name] == stored[name] for name in local if name != "dataset.json")  # which names the source
+    assert all(
+        local[name] == stored[name] for name in local if name != "dataset.json"
+    )  # which names the source

@@ -24,7 +24,9 @@ UNUSED: Any = None
         ([(2, 1)], 4_600_000, 1),  # never more than a node has
     ],
 )
-def test_number_of_shards_fits_the_memory(nodes: list[tuple[int, int]], num_rows: int, expected: int) -> None:
+def test_number_of_shards_fits_the_memory(
+    nodes: list[tuple[int, int]], num_rows: int, expected: int
+) -> None:
     capacity = Capacity(tuple(NodeSize(cpus, 0, gib * GIB) for cpus, gib in nodes))
     num_shards, request = Coordinator(UNUSED, capacity)._shards_that_fit(
         SearchJob(UNUSED, num_rows, NeighborSearch(8)), 384

@@ -19,13 +19,17 @@ STARTED = StageProgress(0, 100, "sentences")
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Return the times that the clock shows next; the cluster's four CPUs are in use."""
     times: list[float] = []
-    ray = SimpleNamespace(available_resources=lambda: {"CPU": 0.0}, cluster_resources=lambda: {"CPU": 4.0})
+    ray = SimpleNamespace(
+        available_resources=lambda: {"CPU": 0.0}, cluster_resources=lambda: {"CPU": 4.0}
+    )
     monkeypatch.setitem(sys.modules, "ray", ray)
     monkeypatch.setattr(build, "time", SimpleNamespace(monotonic=lambda: times.pop(0)))
     return times
 
 
-def check(clock: list[float], progress: StageProgress, seconds: float, stall: _StallDetector) -> None:
+def check(
+    clock: list[float], progress: StageProgress, seconds: float, stall: _StallDetector
+) -> None:
     clock.append(seconds)
     stall.check(progress)
 
@@ -40,9 +44,12 @@ def test_stall_is_temporary_and_counts_only_the_nodes_that_have_joined(clock: li
 
 
 @pytest.mark.parametrize(
-    "progress", [STARTED._replace(done=1), STARTED._replace(waits_for="nodes"), STARTED._replace(shards=1)]
+    "progress",
+    [STARTED._replace(done=1), STARTED._replace(waits_for="nodes"), STARTED._replace(shards=1)],
 )
-def test_progress_and_waiting_for_nodes_are_not_stalls(clock: list[float], progress: StageProgress) -> None:
+def test_progress_and_waiting_for_nodes_are_not_stalls(
+    clock: list[float], progress: StageProgress
+) -> None:
     stall = _StallDetector("neighbors", STALL_SECONDS, WaitingWatch(print))
     check(clock, STARTED, 100.0, stall)
     check(clock, progress, 200.0, stall)

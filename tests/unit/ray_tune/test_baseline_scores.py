@@ -31,7 +31,9 @@ def scored(prepared: Prepared, dev: EvaluationSet, scores: BaselineScores) -> li
     return [*limit_points(dev, scores.add), *baselines.points()]
 
 
-def test_means_of_stored_scores_equal_the_points(tiny_prepared: Prepared, dev: EvaluationSet, tmp_path: Path) -> None:
+def test_means_of_stored_scores_equal_the_points(
+    tiny_prepared: Prepared, dev: EvaluationSet, tmp_path: Path
+) -> None:
     run = LocalFolder(tmp_path)
     scores = BaselineScores(run)
     points = scored(tiny_prepared, dev, scores)
@@ -41,7 +43,9 @@ def test_means_of_stored_scores_equal_the_points(tiny_prepared: Prepared, dev: E
     stored_scores = stored(run)
     assert stored_scores.names == tuple(name_of_point(point) for point in points)
     assert len(stored_scores.names) == 1 + 22 + 2
-    polarity, similarity = (stored_scores.named[name].unpack() for name in ("polarity", "similarity"))
+    polarity, similarity = (
+        stored_scores.named[name].unpack() for name in ("polarity", "similarity")
+    )
     for row, point in enumerate(points):
         assert (polarity[row].mean(), similarity[row].mean()) == pytest.approx(
             (point["polarity"], point["similarity"]), abs=1e-5
@@ -52,7 +56,9 @@ def test_means_of_stored_scores_equal_the_points(tiny_prepared: Prepared, dev: E
             )
 
 
-def test_oracle_with_bonus_0_equals_the_reference_per_query(dev: EvaluationSet, tmp_path: Path) -> None:
+def test_oracle_with_bonus_0_equals_the_reference_per_query(
+    dev: EvaluationSet, tmp_path: Path
+) -> None:
     scores = BaselineScores(LocalFolder(tmp_path))
     list(limit_points(dev, scores.add))
     scores.store()
@@ -74,11 +80,18 @@ def test_new_scores_join_stored_ones_and_damaged_files_are_replaced(
     first.store()
     second = BaselineScores(run)
     points = list(Baselines(CONFIG, tiny_prepared, [dev], 0, print, on_scores=second.add).points())
-    second.add(limits[0], Scores(dict.fromkeys(("polarity", "similarity"), np.zeros(len(dev.queries)))))
+    second.add(
+        limits[0], Scores(dict.fromkeys(("polarity", "similarity"), np.zeros(len(dev.queries))))
+    )
     second.store()
     stored_scores = stored(run)
     assert set(stored_scores.names) == {name_of_point(point) for point in [*limits, *points]}
-    assert stored_scores.named["polarity"].unpack()[stored_scores.names.index(name_of_point(limits[0]))].max() == 0
+    assert (
+        stored_scores.named["polarity"]
+        .unpack()[stored_scores.names.index(name_of_point(limits[0]))]
+        .max()
+        == 0
+    )
     BaselineScores(run).store()
     assert stored(run).names == stored_scores.names
     (tmp_path / baselines_file("dev")).write_bytes(b"damaged")

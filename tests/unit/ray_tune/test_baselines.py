@@ -35,8 +35,12 @@ def fail(text: str) -> None:
     raise AssertionError(text)
 
 
-def points(prepared: Prepared, dev: EvaluationSet, stored: list[Point] | None = None, **config: Any) -> list[Point]:
-    return list(Baselines(BaselinesConfig(**config), prepared, [dev], 0, fail, stored or []).points())
+def points(
+    prepared: Prepared, dev: EvaluationSet, stored: list[Point] | None = None, **config: Any
+) -> list[Point]:
+    return list(
+        Baselines(BaselinesConfig(**config), prepared, [dev], 0, fail, stored or []).points()
+    )
 
 
 def at_best_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float:
@@ -45,7 +49,9 @@ def at_best_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float:
     def loss(log_temperature: float) -> float:
         return float(log_loss(labels, tempered(probabilities, np.exp(log_temperature))))
 
-    return float(np.exp(minimize_scalar(loss, bounds=(-3, 3), method="bounded", options={"xatol": 1e-9}).x))
+    return float(
+        np.exp(minimize_scalar(loss, bounds=(-3, 3), method="bounded", options={"xatol": 1e-9}).x)
+    )
 
 
 def tempered(probabilities: np.ndarray, temperature: float) -> np.ndarray:
@@ -71,7 +77,9 @@ def test_probe_is_fitted_on_train_and_scored_at_each_value(
 ) -> None:
     config = BaselinesConfig(probe=[0.2, 2.0])
     scored = list(Baselines(config, tiny_prepared, [dev], 0, fail, calibrate=calibrate).points())
-    assert [(point.kind, point.value, point.split, point.trial, point.step) for point in scored] == [
+    assert [
+        (point.kind, point.value, point.split, point.trial, point.step) for point in scored
+    ] == [
         ("probe", 0.2, "dev", None, None),
         ("probe", 2.0, "dev", None, None),
     ]
@@ -81,18 +89,26 @@ def test_probe_is_fitted_on_train_and_scored_at_each_value(
     regression = LogisticRegression(max_iter=1000).fit(embeddings, sentences.labels[train])
     temperature = 1.0
     if calibrate:
-        temperature = at_best_temperature(regression.predict_proba(dev.reference_queries), dev.query_labels)
+        temperature = at_best_temperature(
+            regression.predict_proba(dev.reference_queries), dev.query_labels
+        )
         assert abs(np.log(temperature)) > 0.1
     for point in scored:
         assert point.value is not None
         sides = [
-            np.hstack([side, point.value**0.5 * tempered(regression.predict_proba(side), temperature)])
+            np.hstack(
+                [side, point.value**0.5 * tempered(regression.predict_proba(side), temperature)]
+            )
             for side in (dev.reference_queries, dev.reference_pool)
         ]
         scores = sides[0] @ sides[1].T
         nearest = np.argsort(-scores, axis=1, kind="stable")[:, : dev.k]
-        lowest, highest = polarity_bounds(scores, dev.pool_labels == dev.query_labels[:, None], dev.k)
-        similarity = np.einsum("qd,qkd->qk", dev.reference_queries, dev.reference_pool[nearest]).mean()
+        lowest, highest = polarity_bounds(
+            scores, dev.pool_labels == dev.query_labels[:, None], dev.k
+        )
+        similarity = np.einsum(
+            "qd,qkd->qk", dev.reference_queries, dev.reference_pool[nearest]
+        ).mean()
         assert lowest - 1e-9 <= point["polarity"] <= highest + 1e-9
         assert highest - lowest <= 0.01, "few neighbors are near ties"
         assert point["similarity"] == pytest.approx(similarity, abs=2e-3)
@@ -105,7 +121,9 @@ def test_probe_is_skipped_with_too_many_classes(
 ) -> None:
     monkeypatch.setattr(probe, "MAX_CLASSES", 1)
     warnings: list[str] = []
-    assert list(Baselines(BaselinesConfig(), tiny_prepared, [dev], 0, warnings.append).points()) == []
+    assert (
+        list(Baselines(BaselinesConfig(), tiny_prepared, [dev], 0, warnings.append).points()) == []
+    )
     assert warnings == ["baselines.probe: not scored; 2 classes; allowed: at most 1"]
 
 
@@ -139,7 +157,9 @@ def test_untuned_setfit_model_scores_like_the_reference(
     assert point["similarity"] == pytest.approx(reference["similarity"].mean(), abs=1e-3)
 
 
-def test_published_scores_of_other_queries_are_not_shown(tiny_prepared: Prepared, dev: EvaluationSet) -> None:
+def test_published_scores_of_other_queries_are_not_shown(
+    tiny_prepared: Prepared, dev: EvaluationSet
+) -> None:
     warnings: list[str] = []
     config = BaselinesConfig(probe=[], published="sst2")
     assert list(Baselines(config, tiny_prepared, [dev], 0, warnings.append).points()) == []
@@ -151,11 +171,15 @@ def test_published_scores_under_another_reference_are_not_shown(
     tiny_prepared: Prepared, dev: EvaluationSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = tiny_prepared.sentences.texts(dev.queries)
-    table = dataclasses.replace(TABLES["sst2"], num_queries=len(texts), queries_digest=digest(texts))
+    table = dataclasses.replace(
+        TABLES["sst2"], num_queries=len(texts), queries_digest=digest(texts)
+    )
     monkeypatch.setitem(published_scores.TABLES, "sst2", table)
     warnings: list[str] = []
     config = BaselinesConfig(probe=[], published="sst2")
-    assert list(baselines.Baselines(config, tiny_prepared, [dev], 0, warnings.append).points()) == []
+    assert (
+        list(baselines.Baselines(config, tiny_prepared, [dev], 0, warnings.append).points()) == []
+    )
     (warning,) = warnings
     assert re.search("on dev .*46.6 .*all-MiniLM-L6-v2 of sst2", warning)
 

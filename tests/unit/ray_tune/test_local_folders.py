@@ -17,7 +17,11 @@ BUCKET = "s3://bucket/sweeps"
         ({"storage.runs": "/runs"}, TWO_NODES, ["storage.runs is /runs"]),
         ({"storage.runs": BUCKET}, TWO_NODES, []),
         ({"storage.runs": "/runs"}, ONE_NODE, []),
-        ({"storage.runs": BUCKET, "storage.artifacts": "/made"}, TWO_NODES, ["storage.artifacts is /made"]),
+        (
+            {"storage.runs": BUCKET, "storage.artifacts": "/made"},
+            TWO_NODES,
+            ["storage.artifacts is /made"],
+        ),
         (
             {"storage.runs": "/runs", "storage.artifacts": "/made"},
             TWO_NODES,

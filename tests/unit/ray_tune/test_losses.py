@@ -26,13 +26,25 @@ NODE = "The actor died because its node has died. Node Id: 6ed7"
     ("text", "had_begun", "blame", "needs_memory"),
     [
         (TRACEBACK + KILLED_FOR_MEMORY, True, Blame.PROCESS, True),
-        (TRACEBACK + DIED + "Worker unexpectedly exits with a connection error code 2.", True, Blame.PROCESS, False),
+        (
+            TRACEBACK + DIED + "Worker unexpectedly exits with a connection error code 2.",
+            True,
+            Blame.PROCESS,
+            False,
+        ),
         (TRACEBACK + DIED + NODE, True, Blame.NODE, False),
         (TRACEBACK + DIED + "It was killed by SIGKILL.", False, Blame.NODE, False),
-        (TRACEBACK + "The actor died because of an error raised in its creation task", False, Blame.PROCESS, False),
+        (
+            TRACEBACK + "The actor died because of an error raised in its creation task",
+            False,
+            Blame.PROCESS,
+            False,
+        ),
     ],
 )
-def test_blame_for_a_lost_actor(text: str, had_begun: bool, blame: Blame, needs_memory: bool) -> None:
+def test_blame_for_a_lost_actor(
+    text: str, had_begun: bool, blame: Blame, needs_memory: bool
+) -> None:
     error = _Error(text, had_begun, None)
     assert not error.is_raised
     loss = error.loss
@@ -48,7 +60,9 @@ def test_reason_for_a_kill_replaces_the_message_of_ray() -> None:
 def test_trials_recompute_activations_if_configured(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path, resources__recompute_activations="true")
     searcher = TuneSearcher(
-        sweep, FrontScores(sweep, has_test=False), RequestHandler(sweep, RequestQueue(sweep.run), list)
+        sweep,
+        FrontScores(sweep, has_test=False),
+        RequestHandler(sweep, RequestQueue(sweep.run), list),
     )
     assert searcher.suggest("a")["job"].recomputes
 
@@ -57,7 +71,9 @@ def test_a_pause_after_the_search_starts_no_scoring(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path, budget__trials="2")
     play(sweep, finish=False)
     searcher = TuneSearcher(
-        sweep, FrontScores(sweep, has_test=True), RequestHandler(sweep, RequestQueue(sweep.run), list)
+        sweep,
+        FrontScores(sweep, has_test=True),
+        RequestHandler(sweep, RequestQueue(sweep.run), list),
     )
     assert isinstance(searcher.suggest("a")["job"], FrontRung)
     sweep.steer(SweepSteered(request="1", action="pause"))

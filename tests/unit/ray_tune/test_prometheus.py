@@ -70,13 +70,16 @@ def test_metrics_follow_the_sweep(tmp_path: Path) -> None:
         sweep.record_rung(number, rung(config, 1) | {"loss": 0.25})
         metrics.refresh()
         assert ask("Trials by status") == {
-            ("a", status): status == "running" for status in ("running", "paused", "completed", "stopped", "failed")
+            ("a", status): status == "running"
+            for status in ("running", "paused", "completed", "stopped", "failed")
         }
         assert ask("Training loss") == {("a", "0"): 0.25}
         sweep.ledger.append(TrialInterrupted(trial=number))
         sweep.record_rung(number, rung(config, 2))
         play(sweep, finish=False)
-        assert ask("Trials by status")["a", "completed"] == 0, "refreshed more often than every few seconds"
+        assert ask("Trials by status")["a", "completed"] == 0, (
+            "refreshed more often than every few seconds"
+        )
     assert ask("Rungs per second") == {("a",): 2 + 4}  # the second trial has four rungs
     assert ask("Interrupted trials") == {("a",): 1}
     assert ask("Trials by status")["a", "completed"] == 1
@@ -91,7 +94,9 @@ def test_hypervolume_is_zero_without_a_feasible_point(tmp_path: Path) -> None:
     assert ask("Hypervolume") == {("a",): 0.0}
 
 
-def test_failing_metrics_are_disabled_after_one_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_metrics_are_disabled_after_one_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("no agent")
 

@@ -75,7 +75,9 @@ def test_input_error_is_the_reason_in_the_ledger(end_sweep: Any, tmp_path: Path)
     assert not results.has_failed_for_good
 
 
-def test_survivor_waits_while_the_sweep_runs(end_sweep: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_survivor_waits_while_the_sweep_runs(
+    end_sweep: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     watched: list[str] = []
 
     @contextmanager
@@ -120,14 +122,18 @@ def resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             location="", ledger=ledger, points=[], prepared=object(), check_data=lambda *_: None
         )
         stages = [SimpleNamespace(kind=kind) for kind in missing]
-        monkeypatch.setattr(run, "make_plan", lambda *_: SimpleNamespace(missing=stages, prepared=None))
+        monkeypatch.setattr(
+            run, "make_plan", lambda *_: SimpleNamespace(missing=stages, prepared=None)
+        )
         monkeypatch.setattr(run, "execute", lambda *_: None)
         run.run(config, space, ListDisplay(), resumed=resumed)
 
     return check_and_plan
 
 
-def test_resumed_run_needs_faiss_only_for_missing_neighbors(resume: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resumed_run_needs_faiss_only_for_missing_neighbors(
+    resume: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "faiss", None)
     resume([])
     resume(["examples"])
@@ -135,12 +141,16 @@ def test_resumed_run_needs_faiss_only_for_missing_neighbors(resume: Any, monkeyp
         resume(["neighbors", "examples"])
 
 
-def test_changed_setfit_model_of_a_resumed_run_is_checked_early(resume: Any, tmp_path: Path) -> None:
+def test_changed_setfit_model_of_a_resumed_run_is_checked_early(
+    resume: Any, tmp_path: Path
+) -> None:
     with pytest.raises(InputError, match="no such folder"):
         resume([], baselines__setfit=str(tmp_path / "missing"))
 
 
-def test_requests_are_answered_while_guards_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_are_answered_while_guards_are_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sweep, _ = make(tmp_path)
     play(sweep, finish=False)
     answers: list[str] = []

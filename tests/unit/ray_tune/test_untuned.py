@@ -24,11 +24,15 @@ def made(*negatives: str) -> WatchedRelations:
     return WatchedRelations([builder.build()], has_target=False, seed=0)
 
 
-def test_values_are_measured_once(tmp_path: Path, tiny_prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_are_measured_once(
+    tmp_path: Path, tiny_prepared: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run, display = LocalFolder(tmp_path), ListDisplay()
     first = Untuned(run, made("a dog", "a film"), tiny_prepared, display)
     first.measure(["both"])
-    monkeypatch.setattr(untuned, "measure_untuned", lambda *arguments: pytest.fail("measured again"))
+    monkeypatch.setattr(
+        untuned, "measure_untuned", lambda *arguments: pytest.fail("measured again")
+    )
     again = Untuned(run, made("a dog", "a film"), tiny_prepared, display)
     again.measure(["both"])
     assert again.reference_score == first.reference_score

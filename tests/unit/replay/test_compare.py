@@ -16,7 +16,9 @@ RECORDING = ROOT / "benchmarks" / "recordings" / "trec.parquet"
 
 @pytest.mark.parametrize("sampler", ["grid", "best"])
 def test_unknown_samplers_are_rejected_with_the_allowed_ones(sampler: str) -> None:
-    error = CliRunner().invoke(commands.app, ["replay", str(RECORDING), "--sampler", sampler]).exception
+    error = (
+        CliRunner().invoke(commands.app, ["replay", str(RECORDING), "--sampler", sampler]).exception
+    )
     assert isinstance(error, InputError)
     assert f"--sampler is '{sampler}'" in str(error)
     assert "mfgp, tpe, gp, nsga2, random, package:Class" in str(error)

@@ -30,7 +30,16 @@ ROWS = [
 
 
 def frame(**columns: Any) -> pd.DataFrame:
-    names = ["trial", "loss", "margin", "examples_seen", "seconds", "kind", "polarity", "similarity"]
+    names = [
+        "trial",
+        "loss",
+        "margin",
+        "examples_seen",
+        "seconds",
+        "kind",
+        "polarity",
+        "similarity",
+    ]
     return pd.DataFrame(ROWS, columns=names).assign(**columns)
 
 
@@ -38,7 +47,10 @@ def test_trials_rungs_and_points_are_read() -> None:
     recording = from_frame(frame(), "t.csv")
     configurations = [dict(trial.values) for trial in recording.trials]
     assert configurations == [{"loss": "triplet", "margin": 0.5}, {"loss": "softmax"}]
-    assert [[(rung.budget, rung.seconds, rung.points) for rung in trial.rungs] for trial in recording.trials] == [
+    assert [
+        [(rung.budget, rung.seconds, rung.points) for rung in trial.rungs]
+        for trial in recording.trials
+    ] == [
         [(10, 1.5, ((0.60, 0.45), (0.58, 0.46))), (20, 3.5, ((0.70, 0.40),))],
         [(10, 2.0, ((0.65, 0.44),))],
     ]
@@ -66,7 +78,9 @@ def test_where_accepts_every_spelling_of_a_number(wanted: str) -> None:
 
 @pytest.mark.parametrize("where", [{}, {"trial": "0"}, {"examples_seen": "10"}, {"margin": "0.5"}])
 def test_nullable_columns_are_read_like_others(where: dict[str, str]) -> None:
-    assert from_frame(frame().convert_dtypes(), "t.parquet", where) == from_frame(frame(), "t.csv", where)
+    assert from_frame(frame().convert_dtypes(), "t.parquet", where) == from_frame(
+        frame(), "t.csv", where
+    )
 
 
 def test_where_keeps_the_reference() -> None:
@@ -110,7 +124,10 @@ def change(**cells: Any) -> pd.DataFrame:
         (change(margin=float("inf")), "row 1: margin is inf; .*numbers"),
         (change(loss="softmax"), "row 2: trial 0 has another configuration"),
         (frame(margin=[None, 0.5, 0.5, 0.5, 0.5]), "row 2: trial 0 has another configuration"),
-        (frame(trial=range(5), margin=[None, 0.5, 0.5, 0.5, 0.5]), "column 'margin' is empty in some rows"),
+        (
+            frame(trial=range(5), margin=[None, 0.5, 0.5, 0.5, 0.5]),
+            "column 'margin' is empty in some rows",
+        ),
         (change(loss=datetime.datetime(2026, 1, 1)), "row 1: loss is 2026.*; .*words"),
         (change(loss=[1, 2]), r"row 1: loss is \[1, 2\]; .*words"),
         (frame(polarity=frame()["polarity"] * 100), "row 1: polarity is 60.0; .*from 0 to 1"),
@@ -132,7 +149,9 @@ def test_invalid_rows_are_rejected(rows: pd.DataFrame, message: str) -> None:
         ({"margin": "0.7"}, "margin is '0.7'; .*0.5"),
     ],
 )
-def test_unknown_columns_and_values_of_where_are_rejected(where: dict[str, str], message: str) -> None:
+def test_unknown_columns_and_values_of_where_are_rejected(
+    where: dict[str, str], message: str
+) -> None:
     with pytest.raises(InputError, match=f"^t.csv: .*{message}"):
         from_frame(frame(), "t.csv", where)
 
@@ -157,7 +176,9 @@ def test_both_file_types_hold_the_same_recording(suffix: str, tmp_path: Path) ->
         ("t.parquet", b"PAR1 not", "cannot be read"),
     ],
 )
-def test_unreadable_files_are_rejected(name: str, content: bytes | None, message: str, tmp_path: Path) -> None:
+def test_unreadable_files_are_rejected(
+    name: str, content: bytes | None, message: str, tmp_path: Path
+) -> None:
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=f"{name}: .*{message}"):
@@ -173,7 +194,10 @@ NULLS = [
     ("momentum", "{choices: [null, 0.0, 0.9]}"),
     ("optimizer", "{choices: {sgd: {momentum: {choices: [null, 0.9]}}, adamw: {}}}"),
     ("schedule", "{choices: {exponential: {decay: {low: 0.5, high: 0.9}}, linear: {}}}"),
-    ("freezing", "{choices: {none: {dropout: {choices: [null, 0.1]}}, emb: {dropout: {low: 0.2, high: 0.5}}}}"),
+    (
+        "freezing",
+        "{choices: {none: {dropout: {choices: [null, 0.1]}}, emb: {dropout: {low: 0.2, high: 0.5}}}}",
+    ),
 ]
 """Parameters that are null in some trials, as a value or because another parameter's value excludes them."""
 
@@ -185,7 +209,11 @@ def stored_trials(folder: Path, num_trials: int, **space: str) -> list[StoredTri
     trials = []
     for number in range(num_trials):
         config = trial_config(parsed.draw(study.ask())).flat
-        scores = [(0.65 + 0.01 * number, 0.46), (0.7 + 0.01 * number, 0.42), (0.75 + 0.01 * number, 0.36)]
+        scores = [
+            (0.65 + 0.01 * number, 0.46),
+            (0.7 + 0.01 * number, 0.42),
+            (0.75 + 0.01 * number, 0.36),
+        ]
         if number % 4 == 1:
             trials.append(StoredTrial(config, "failed", "lost", scores[: number % 2]))
         elif number % 5 == 2:
@@ -197,7 +225,9 @@ def stored_trials(folder: Path, num_trials: int, **space: str) -> list[StoredTri
 
 @pytest.mark.parametrize("num_trials", [1, 2, 3, 20])
 @pytest.mark.parametrize(("name", "values"), NULLS)
-def test_a_run_with_nulls_equals_its_recordings(tmp_path: Path, name: str, values: str, num_trials: int) -> None:
+def test_a_run_with_nulls_equals_its_recordings(
+    tmp_path: Path, name: str, values: str, num_trials: int
+) -> None:
     """The inferred space contains every recorded value, null included."""
     trials = stored_trials(tmp_path, num_trials, **{f"space__{name}": values})
     run = tmp_path / "run"
@@ -207,7 +237,9 @@ def test_a_run_with_nulls_equals_its_recordings(tmp_path: Path, name: str, value
     scored = [trial.config for trial in trials if trial.scores]
     names = {key for trial in recording.trials for key in trial.values}
     for recorded, config in zip(recording.trials, scored, strict=True):
-        assert {key: recorded.values.get(key) for key in names} == {key: config.get(key) for key in names}
+        assert {key: recorded.values.get(key) for key in names} == {
+            key: config.get(key) for key in names
+        }
         recording.space.suggest_fixed(recorded.values)  # ValueError if it is outside the space
     for suffix in (".csv", ".parquet"):
         path = tmp_path / f"recording{suffix}"
@@ -215,7 +247,9 @@ def test_a_run_with_nulls_equals_its_recordings(tmp_path: Path, name: str, value
         assert read(path) == recording
     settings = compare.CompareSettings(["tpe", "mfgp"], ["growth"], "area", 2, 1, 1)
     figures = compare.compare_searches(LocalFolder(run), {}, settings, ListDisplay()).figures
-    assert [search["hypervolume_share_by_budget_fraction"]["100%"] for search in figures["searches"]] == [1.0, 1.0]
+    assert [
+        search["hypervolume_share_by_budget_fraction"]["100%"] for search in figures["searches"]
+    ] == [1.0, 1.0]
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
@@ -233,8 +267,12 @@ def test_words_such_as_na_are_names(tmp_path: Path, word: str, suffix: str) -> N
 
 
 def test_null_is_a_value_of_known_parameters_only() -> None:
-    rows = pd.DataFrame({"dropout": [None, 0.1] * 2, "examples_seen": 1, "seconds": 1, "kind": "plain"})
-    rows = rows.assign(trial=range(4), polarity=[0.6, 0.7, 0.8, 0.9], similarity=[0.3, 0.4, 0.4, 0.4])
+    rows = pd.DataFrame(
+        {"dropout": [None, 0.1] * 2, "examples_seen": 1, "seconds": 1, "kind": "plain"}
+    )
+    rows = rows.assign(
+        trial=range(4), polarity=[0.6, 0.7, 0.8, 0.9], similarity=[0.3, 0.4, 0.4, 0.4]
+    )
     assert from_frame(rows, "t").space.values("dropout") == [None, 0.1]
     with pytest.raises(InputError, match="column 'rate' is empty in some rows"):
         from_frame(rows.rename(columns={"dropout": "rate"}), "t")

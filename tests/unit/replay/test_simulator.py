@@ -21,7 +21,9 @@ LOSSES = ("triplet", "softmax", "cosine_similarity")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> RecordedSweep:
     """Forty configurations by three rungs of two points, the margin recorded for triplet only."""
     random = np.random.default_rng(0)
-    lines = ["trial,loss,margin,learning_rate,batch_size,examples_seen,seconds,kind,polarity,similarity"]
+    lines = [
+        "trial,loss,margin,learning_rate,batch_size,examples_seen,seconds,kind,polarity,similarity"
+    ]
     for trial in range(40):
         loss, rate = LOSSES[random.integers(3)], 10 ** random.uniform(-6, -3)
         margin = f"{10 ** random.uniform(-2, 0):.4f}" if loss == "triplet" else ""
@@ -53,7 +55,9 @@ def nearest_trial(recording: RecordedSweep, values: dict[str, object], taken: se
 
     def apart(name: str, one: object, other: object) -> float:
         if scale := scales.get(name):
-            places = [scale(t.values[name]) for t in recording.trials if t.values.get(name) is not None]
+            places = [
+                scale(t.values[name]) for t in recording.trials if t.values.get(name) is not None
+            ]
             if one is None or other is None:
                 return 0.0 if one is other else 1.0
             return abs(scale(one) - scale(other)) / (max(places) - min(places))
@@ -61,11 +65,19 @@ def nearest_trial(recording: RecordedSweep, values: dict[str, object], taken: se
 
     scores = {}
     names = ("loss", "margin", "learning_rate", "batch_size")
-    recorded = {name: [t.values[name] for t in recording.trials if name in t.values] for name in names}
-    means = {name: np.mean([apart(name, a, b) for a in cells for b in cells]) for name, cells in recorded.items()}
+    recorded = {
+        name: [t.values[name] for t in recording.trials if name in t.values] for name in names
+    }
+    means = {
+        name: np.mean([apart(name, a, b) for a in cells for b in cells])
+        for name, cells in recorded.items()
+    }
     for index, trial in enumerate(recording.trials):
         if index not in taken:
-            scores[index] = sum(apart(name, values.get(name), trial.values.get(name)) / means[name] for name in names)
+            scores[index] = sum(
+                apart(name, values.get(name), trial.values.get(name)) / means[name]
+                for name in names
+            )
     return min(scores, key=lambda index: scores[index])
 
 
@@ -89,42 +101,63 @@ def test_a_proposal_takes_the_nearest_free_configuration(recording: RecordedSwee
 
 def test_a_recorded_configuration_takes_itself(recording: RecordedSweep) -> None:
     free_trials = FreeTrials(recording)
-    assert [free_trials.take_nearest(trial.values) for trial in recording.trials] == list(range(len(recording.trials)))
+    assert [free_trials.take_nearest(trial.values) for trial in recording.trials] == list(
+        range(len(recording.trials))
+    )
 
 
 @pytest.mark.parametrize("workers", [1, 4])
 @pytest.mark.parametrize("sampler", ["mfgp", "tpe", "random"])
-def test_a_sampler_learns_the_recorded_configurations(recording: RecordedSweep, sampler: str, workers: int) -> None:
+def test_a_sampler_learns_the_recorded_configurations(
+    recording: RecordedSweep, sampler: str, workers: int
+) -> None:
     search = Search(recording, SearchSettings(sampler, "pareto", "area"), seed=0)
     steps = list(replay(recording, search, workers))
     recorded = sorted(
-        str(sorted(recording.space.suggest_fixed(trial.values).params.items())) for trial in recording.trials
+        str(sorted(recording.space.suggest_fixed(trial.values).params.items()))
+        for trial in recording.trials
     )
     proposer = search.scheduler.proposer
     params = [proposer.known_trial(number).params for number in range(len(recording.trials))]
     assert sorted(str(sorted(each.items())) for each in params) == recorded
-    finished = [trial for trial in proposer.views[0].storage.get_all_trials(0) if trial.state != TrialState.FAIL]
+    finished = [
+        trial
+        for trial in proposer.views[0].storage.get_all_trials(0)
+        if trial.state != TrialState.FAIL
+    ]
     assert sorted(str(sorted(trial.params.items())) for trial in finished) == recorded
     for trial in search.scheduler.trials.values():
-        assert dict(trial.values) == dict(recording.space.draw(recording.space.suggest_fixed(trial.values)))
+        assert dict(trial.values) == dict(
+            recording.space.draw(recording.space.suggest_fixed(trial.values))
+        )
     assert steps[-1].area <= recording.area
     assert budget_to(0.5, recording, steps) < math.inf
 
 
 def test_a_replay_is_determined_by_its_seed(recording: RecordedSweep) -> None:
     def steps(seed: int) -> list[object]:
-        return list(replay(recording, Search(recording, SearchSettings("mfgp", "growth", "area"), seed), 2))
+        return list(
+            replay(recording, Search(recording, SearchSettings("mfgp", "growth", "area"), seed), 2)
+        )
 
     assert steps(1) == steps(1) != steps(2)
 
 
 def test_short_trials_are_counted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "short.csv"
-    rows = [(trial, 10.0**-trial, step) for trial in (3, 4, 5, 6) for step in range(1, 4) if trial < 5 or step == 1]
-    lines = [
-        f"{trial},{rate},{step},{step},plain,{0.5 + 0.01 * trial * step},0.{50 - step}" for trial, rate, step in rows
+    rows = [
+        (trial, 10.0**-trial, step)
+        for trial in (3, 4, 5, 6)
+        for step in range(1, 4)
+        if trial < 5 or step == 1
     ]
-    path.write_text("\n".join(["trial,learning_rate,examples_seen,seconds,kind,polarity,similarity", *lines]))
+    lines = [
+        f"{trial},{rate},{step},{step},plain,{0.5 + 0.01 * trial * step},0.{50 - step}"
+        for trial, rate, step in rows
+    ]
+    path.write_text(
+        "\n".join(["trial,learning_rate,examples_seen,seconds,kind,polarity,similarity", *lines])
+    )
     done = CliRunner().invoke(app, ["replay", str(path), "--seeds", "1", "--sampler", "random"])
     assert done.exit_code == 0, done.output
     assert "short.csv: 2 of 4 recorded trials have fewer than 3 rungs" in capfd.readouterr().err

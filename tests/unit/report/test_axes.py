@@ -16,7 +16,9 @@ def places(axes, name):
 
 
 def test_strings_and_few_numbers_are_equally_weighted_levels():
-    axes = axes_of(configs(loss=["b", "a", "c", "a"], batch_size=[64, 16, 16, 64]), ("loss", "batch_size"))
+    axes = axes_of(
+        configs(loss=["b", "a", "c", "a"], batch_size=[64, 16, 16, 64]), ("loss", "batch_size")
+    )
     assert places(axes, "loss") == [1, 0, 2, 0]
     assert places(axes, "batch_size") == [1, 0, 0, 1]
     assert [axis.cells.tolist() for axis in axes] == [[0, 1, 2], [0, 1]]
@@ -33,7 +35,9 @@ def test_other_numbers_are_a_range_and_wide_ranges_are_logarithmic():
 
 
 def test_constants_have_no_axis():
-    assert axes_of(configs(loss=["a", "a"], margin=[None, None]), ("loss", "margin", "unknown")) == []
+    assert (
+        axes_of(configs(loss=["a", "a"], margin=[None, None]), ("loss", "margin", "unknown")) == []
+    )
 
 
 def test_a_conditional_parameter_has_no_effect_if_it_does_not_apply():

@@ -19,7 +19,16 @@ from raysweep.results.reader import load
 from raysweep.results.types import Point, ScoredSplit
 from raysweep.storage.folder import LocalFolder
 from support.consoles import narrow, printed
-from support.ledgers import INFO, REFERENCE, StoredSweep, StoredTrial, baseline, dev_front, random_trials, write_ledger
+from support.ledgers import (
+    INFO,
+    REFERENCE,
+    StoredSweep,
+    StoredTrial,
+    baseline,
+    dev_front,
+    random_trials,
+    write_ledger,
+)
 from support.points import with_spreads
 from support.query_scores import scores_of, write_query_scores
 
@@ -31,7 +40,10 @@ def example_baselines() -> list[Point]:
     """Return a probe and a SetFit model on both splits, and published scores on test."""
     points = []
     for split in BOTH:
-        points += [baseline(split, "probe", *scores, value=value) for value, scores in reversed(PROBES.items())]
+        points += [
+            baseline(split, "probe", *scores, value=value)
+            for value, scores in reversed(PROBES.items())
+        ]
         points.append(baseline(split, "setfit", 0.70, 0.30, label="tuned", width=384))
     published = baseline("test", "published", 0.99, 0.20, label="a paper, triplet 0.1", width=384)
     points.append(with_spreads(published, 0.0, 0.0))
@@ -98,7 +110,9 @@ def test_baselines_without_query_scores_have_no_interval(tmp_path: Path) -> None
     rows = cells(summary_with_intervals(LocalFolder(tmp_path)))
     assert rows["published (a paper, triplet 0.1)"]["test P"] == "99.0"
     assert rows["setfit (tuned)"]["test P"] == "70.0" and rows["setfit (tuned)"]["width"] == "384"
-    probe = next(point for point in example_baselines() if (point.split, point.value) == ("test", 1.0))
+    probe = next(
+        point for point in example_baselines() if (point.split, point.value) == ("test", 1.0)
+    )
     polarity, _ = scores_of(probe, INFO.num_queries["test"])
     bounds = stats.t.interval(0.9, len(polarity) - 1, polarity.mean(), stats.sem(polarity))
     assert rows["probe(1)"]["test P"] == f"76.0 [{100 * bounds[0]:.1f}, {100 * bounds[1]:.1f}]"
@@ -106,7 +120,9 @@ def test_baselines_without_query_scores_have_no_interval(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("weight", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("seed", range(3))
-def test_the_best_probe_is_chosen_on_dev_and_compared_on_each_split(tmp_path: Path, weight: float, seed: int) -> None:
+def test_the_best_probe_is_chosen_on_dev_and_compared_on_each_split(
+    tmp_path: Path, weight: float, seed: int
+) -> None:
     rng = random.Random(seed)
     points = [
         baseline(split, "probe", rng.uniform(0.6, 0.9), rng.uniform(0.3, 0.48), value=value)
@@ -137,15 +153,21 @@ def test_the_best_probe_is_chosen_on_dev_and_compared_on_each_split(tmp_path: Pa
             assert probes.dominating in above
             assert objective(probes.dominating) == max(map(objective, above))
         corner = REFERENCE[split][0], REFERENCE[split][1] / 2
-        assert probes.area == pytest.approx(hypervolume([scores(point) for point in of_split], corner))
+        assert probes.area == pytest.approx(
+            hypervolume([scores(point) for point in of_split], corner)
+        )
         assert (probes.num_points, probes.num_dominated <= 3) == (3, True)
 
 
 def test_an_infeasible_probe_is_not_the_best_and_has_no_area(tmp_path: Path) -> None:
-    summary = summary_of(tmp_path, example_baselines(), constraints={"similarity": 0.42}, polarity_weight=1.0)
+    summary = summary_of(
+        tmp_path, example_baselines(), constraints={"similarity": 0.42}, polarity_weight=1.0
+    )
     assert summary.probes["dev"].best.value == 0.3
     corner = REFERENCE["dev"][0], REFERENCE["dev"][1] / 2
-    assert summary.probes["dev"].area == pytest.approx(hypervolume([PROBES[0.1], PROBES[0.3]], corner))
+    assert summary.probes["dev"].area == pytest.approx(
+        hypervolume([PROBES[0.1], PROBES[0.3]], corner)
+    )
 
 
 def test_report_states_whether_the_front_dominates_the_best_probe(tmp_path: Path) -> None:
@@ -157,10 +179,14 @@ def test_report_states_whether_the_front_dominates_the_best_probe(tmp_path: Path
         baseline("test", "probe", 0.9, 0.30, value=3.0),
     ]
     info = dataclasses.replace(INFO, polarity_weight=0.1)
-    write_ledger(tmp_path, trials, StoredSweep(info=info, test_of=dev_front(trials), baselines=points))
+    write_ledger(
+        tmp_path, trials, StoredSweep(info=info, test_of=dev_front(trials), baselines=points)
+    )
     summary = write.write(tmp_path).summary
     dev, test = probe_sentences(summary)
-    assert dev.startswith("On dev, the front dominates 1 of the 2 points of the probe, and its hypervolume is ")
+    assert dev.startswith(
+        "On dev, the front dominates 1 of the 2 points of the probe, and its hypervolume is "
+    )
     assert dev.endswith(
         "is probe(0.3) with P 70.0, S 44.0; plain of trial 0 at rung 1 dominates it with P 80.0, S 44.0."
     )
@@ -170,7 +196,9 @@ def test_report_states_whether_the_front_dominates_the_best_probe(tmp_path: Path
         text = (tmp_path / "report" / name).read_text()
         assert dev in text.replace("\\", "") and test in text.replace("\\", "")
         assert text.index("probe(3)") > text.index("Front")
-    lines = " ".join(printed(narrow(summary), width=100).split())  # which the table is narrower than
+    lines = " ".join(
+        printed(narrow(summary), width=100).split()
+    )  # which the table is narrower than
     assert "probe(0.3) on dev: P 70.0, S 44.0, dominated by the front" in lines
     assert "probe(0.3) on test: P 79.0, S 43.0, not dominated by the front" in lines
 

@@ -25,12 +25,18 @@ def write_run(folder: Path, kinds: Iterable[str]) -> None:
     ledger.append(TrialStarted(trial=0, config={"loss": "softmax"}, num_rungs=8))
     for step, kind in enumerate(kinds, 1):
         value = None if kind == "plain" else 0.3
-        made = dataclasses.replace(point(0, step, 0.6 + 0.01 * step, 0.5 - 0.01 * step), kind=kind, value=value)
+        made = dataclasses.replace(
+            point(0, step, 0.6 + 0.01 * step, 0.5 - 0.01 * step), kind=kind, value=value
+        )
         calibration = dataclasses.replace(DEV, trial=0, step=step)
         rung = {"trial": 0, "step": step, "examples_seen": 64 * step, "seconds": 1.0, "loss": 0.3}
         ledger.append(RungFinished(**rung, stop=None, points=(made,), calibration=calibration))
-    on_test = dataclasses.replace(point(0, 1, 0.6, 0.4), kind="class_concat", value=0.3, split="test")
-    ledger.append(PointsScored(points=(on_test,), calibration=dataclasses.replace(TEST, trial=0, step=1)))
+    on_test = dataclasses.replace(
+        point(0, 1, 0.6, 0.4), kind="class_concat", value=0.3, split="test"
+    )
+    ledger.append(
+        PointsScored(points=(on_test,), calibration=dataclasses.replace(TEST, trial=0, step=1))
+    )
     ledger.close()
 
 

@@ -17,7 +17,13 @@ from raysweep.report.replicates import StoredRuns
 from raysweep.report.summary import Summary, summarize, summary_of
 from raysweep.report.tables import certainty_table, mean_table
 from raysweep.report.trust import trust_lines, trust_sentences
-from raysweep.results.events import PointsScored, ReplicatesAveraged, RungFinished, TrialEnded, TrialStarted
+from raysweep.results.events import (
+    PointsScored,
+    ReplicatesAveraged,
+    RungFinished,
+    TrialEnded,
+    TrialStarted,
+)
 from raysweep.results.ledger import Ledger
 from raysweep.results.query_scores import load_query_scores, name_of_point
 from raysweep.results.reader import load
@@ -32,13 +38,24 @@ from raysweep.uncertainty.interval import Interval
 from raysweep.uncertainty.seeds import of_queries, of_runs
 from raysweep.uncertainty.selection import optimism
 from support.consoles import narrow, printed
-from support.ledgers import INFO, StoredSweep, StoredTrial, baseline, dev_front, point, random_trials, write_ledger
+from support.ledgers import (
+    INFO,
+    StoredSweep,
+    StoredTrial,
+    baseline,
+    dev_front,
+    point,
+    random_trials,
+    write_ledger,
+)
 from support.query_scores import invented_readings, write_query_scores, write_readings
 
 FEW = dataclasses.replace(INFO, num_queries={"dev": 60, "test": 50})
 
 
-def made(folder: Path, *, info: object = FEW, test: bool = True, probe: float = 0.64) -> LocalFolder:
+def made(
+    folder: Path, *, info: object = FEW, test: bool = True, probe: float = 0.64
+) -> LocalFolder:
     trials = random_trials(14)
     probes = [
         baseline(split, "probe", probe + 0.05 * value, 0.45, value=value)
@@ -71,7 +88,9 @@ def test_intervals_on_dev_are_corrected_for_selection(summary: Summary, tmp_path
         assert (on_dev.low, on_dev.high) == pytest.approx((expected.low, expected.high))
     drop = summary.certainty.drops["P"]
     front = summary.members
-    total = np.mean([member.dev["polarity"] - member.test["polarity"] for member in front if member.test])
+    total = np.mean(
+        [member.dev["polarity"] - member.test["polarity"] for member in front if member.test]
+    )
     assert drop.total == pytest.approx(total, abs=1e-4)
     assert (drop.selection, drop.total) == pytest.approx((added[0], drop.selection + drop.shift))
     assert drop.total_interval.contains(drop.total) and drop.reference is not None
@@ -127,20 +146,33 @@ def test_page_states_whether_the_front_beats_the_floor(tmp_path: Path) -> None:
             text = (folder / "report" / file).read_text()
             assert verdict in text and "Certainty" in text
         terminal = " ".join(printed(narrow(summary), width=160).split())
-        assert re.search(r"floor \(probe\) on test: (beaten|not shown to be beaten|better than the front), ", terminal)
+        assert re.search(
+            r"floor \(probe\) on test: (beaten|not shown to be beaten|better than the front), ",
+            terminal,
+        )
         hypervolume = r"hypervolume on test: [\d.]+ \[[\d.]+, [\d.]+\], [\d.]+% \[[\d.]+%, [\d.]+%\] of the oracle's; "
-        assert re.search(f"{hypervolume}intervals over queries, corrected for selection bias", terminal)
+        assert re.search(
+            f"{hypervolume}intervals over queries, corrected for selection bias", terminal
+        )
 
 
 @pytest.mark.parametrize(
     ("bounds", "verdict"),
-    [((0.1, 0.2), "beaten"), ((-0.1, 0.2), "not shown to be beaten"), ((-0.2, -0.1), "better than the front")],
+    [
+        ((0.1, 0.2), "beaten"),
+        ((-0.1, 0.2), "not shown to be beaten"),
+        ((-0.2, -0.1), "better than the front"),
+    ],
 )
-def test_the_floor_has_three_verdicts(bounds: tuple[float, float], verdict: str, tmp_path: Path) -> None:
+def test_the_floor_has_three_verdicts(
+    bounds: tuple[float, float], verdict: str, tmp_path: Path
+) -> None:
     summary = summary_of(made(tmp_path))
     for split, front in summary.uncertainty.items():
         floor = Floor(sum(bounds) / 2, Interval(*bounds))
-        certainty = dataclasses.replace(summary.certainty, fronts={split: dataclasses.replace(front, floor=floor)})
+        certainty = dataclasses.replace(
+            summary.certainty, fronts={split: dataclasses.replace(front, floor=floor)}
+        )
         changed = summarize(summary.results)
         vars(changed)["certainty"] = certainty
         (line,) = trust_lines(changed)
@@ -148,10 +180,18 @@ def test_the_floor_has_three_verdicts(bounds: tuple[float, float], verdict: str,
         assert line.endswith("--point probe=1") == (verdict == "better than the front")
 
 
-def test_a_run_without_query_scores_has_a_report_without_intervals(tmp_path: Path, run: object) -> None:
+def test_a_run_without_query_scores_has_a_report_without_intervals(
+    tmp_path: Path, run: object
+) -> None:
     summary = write.write(tmp_path).summary
-    assert not summary.uncertainty and not certainty_table(summary).rows and not trust_sentences(summary)
-    markdown, page = ((tmp_path / "report" / name).read_text() for name in ("front.md", "report.html"))
+    assert (
+        not summary.uncertainty
+        and not certainty_table(summary).rows
+        and not trust_sentences(summary)
+    )
+    markdown, page = (
+        (tmp_path / "report" / name).read_text() for name in ("front.md", "report.html")
+    )
     assert "Certainty" not in markdown and "Brackets" not in markdown
     assert 'id="certainty"' not in page and "Brackets" not in page
 
@@ -184,7 +224,10 @@ def test_a_damaged_score_file_omits_the_intervals_of_its_split(
     other = "test" if split == "dev" else "dev"
     assert list(summary.uncertainty) == [other]
     (text,) = (note for note in notes(summary) if str(file) in note)
-    assert text.startswith(f"The intervals on {split} are missing: {file}: is damaged: ") and "\n" not in text
+    assert (
+        text.startswith(f"The intervals on {split} are missing: {file}: is damaged: ")
+        and "\n" not in text
+    )
     for name in ("front.md", "report.html"):
         text = (tmp_path / "report" / name).read_text()
         assert file.name in text and f"intervals on {split} are missing" in text
@@ -207,7 +250,10 @@ def test_a_damaged_readings_file_is_omitted(tmp_path: Path) -> None:
     summary = write.write(run).summary
     assert list(summary.uncertainty) == ["dev", "test"]
     (text,) = (note for note in notes(summary) if FILE in note)
-    assert text.startswith(f"The readings are missing: {tmp_path / FILE}: is damaged: ") and "\n" not in text
+    assert (
+        text.startswith(f"The readings are missing: {tmp_path / FILE}: is damaged: ")
+        and "\n" not in text
+    )
     page = (tmp_path / "report" / "report.html").read_text()
     assert 'id="readings"' not in page and "The readings are missing" in page
 
@@ -238,12 +284,18 @@ def made_in(folder: Path) -> LocalFolder:
 
 def make_mean(step: int, polarity: Pair, similarity: Pair) -> Mean:
     """Return the mean over two runs of trial 0's plain point, with the mean and spread of P and S."""
-    return Mean(0, step, "plain", None, 2, {"polarity": Score(*polarity), "similarity": Score(*similarity)})
+    return Mean(
+        0, step, "plain", None, 2, {"polarity": Score(*polarity), "similarity": Score(*similarity)}
+    )
 
 
 def test_repeated_configurations_have_intervals_over_seeds(tmp_path: Path) -> None:
     config = {"loss": "triplet", "learning_rate": 1e-5}
-    write_ledger(tmp_path, [StoredTrial(config, "completed", "", [(0.80, 0.42)])], StoredSweep(info=FEW, finish=None))
+    write_ledger(
+        tmp_path,
+        [StoredTrial(config, "completed", "", [(0.80, 0.42)])],
+        StoredSweep(info=FEW, finish=None),
+    )
     ledger = Ledger(tmp_path)
     ledger.append(TrialStarted(trial=1, config=config, num_rungs=5, replicate_of=0))
     rung = {"trial": 1, "step": 1, "examples_seen": 2048, "seconds": 1.0, "loss": 0.1, "stop": None}
@@ -261,7 +313,9 @@ def test_repeated_configurations_have_intervals_over_seeds(tmp_path: Path) -> No
     assert noise is not None
     variance = of_queries(runs) + noise.seeds.over(2)
     expected = interval.around(float(runs.mean()), variance.value, variance.degrees)
-    assert (intervals.polarity.low, intervals.polarity.high) == pytest.approx((expected.low, expected.high))
+    assert (intervals.polarity.low, intervals.polarity.high) == pytest.approx(
+        (expected.low, expected.high)
+    )
     assert intervals.polarity.half_width > interval.of_mean(runs.mean(axis=0)).half_width
     assert intervals.retention is not None
     table = mean_table(summary)
@@ -272,11 +326,20 @@ def test_repeated_configurations_have_intervals_over_seeds(tmp_path: Path) -> No
 def test_rungs_of_one_configuration_share_their_seeds(tmp_path: Path) -> None:
     config = {"loss": "triplet", "learning_rate": 1e-5}
     rungs = [(0.80, 0.42), (0.84, 0.40)]
-    write_ledger(tmp_path, [StoredTrial(config, "completed", "", rungs)], StoredSweep(info=FEW, finish=None))
+    write_ledger(
+        tmp_path, [StoredTrial(config, "completed", "", rungs)], StoredSweep(info=FEW, finish=None)
+    )
     ledger = Ledger(tmp_path)
     ledger.append(TrialStarted(trial=1, config=config, num_rungs=2, replicate_of=0))
     for step, scores in enumerate([(0.82, 0.41), (0.85, 0.39)], 1):
-        rung = {"trial": 1, "step": step, "examples_seen": 2048 * step, "seconds": 1.0, "loss": 0.1, "stop": None}
+        rung = {
+            "trial": 1,
+            "step": step,
+            "examples_seen": 2048 * step,
+            "seconds": 1.0,
+            "loss": 0.1,
+            "stop": None,
+        }
         ledger.append(RungFinished(**rung, points=(point(1, step, *scores),)))  # type: ignore[arg-type]
     ledger.append(TrialEnded(trial=1, status=TrialStatus.COMPLETED, reason=""))
     means = (
@@ -288,7 +351,10 @@ def test_rungs_of_one_configuration_share_their_seeds(tmp_path: Path) -> None:
     write_query_scores(tmp_path, load(tmp_path))
     summary = summary_of(LocalFolder(tmp_path))
     dev = load_query_scores(LocalFolder(tmp_path), load(tmp_path))["dev"]
-    runs = {step: dev.scores[dev.rows([(0, step, "plain", None), (1, step, "plain", None)]), 0] for step in (1, 2)}
+    runs = {
+        step: dev.scores[dev.rows([(0, step, "plain", None), (1, step, "plain", None)]), 0]
+        for step in (1, 2)
+    }
     noise = of_runs([[runs[1], runs[2]]])
     assert noise is not None and noise.seeds.degrees == 1
     for step in (1, 2):
@@ -302,16 +368,28 @@ def with_replicates(folder: Path, *, replicate: bool = True) -> LocalFolder:
     """Write two trials with two rungs, a replicate of the first, and test scores of the front."""
     configs = [{"loss": "triplet", "learning_rate": rate} for rate in (1e-5, 3e-5)]
     rungs = [[(0.80, 0.42), (0.84, 0.40)], [(0.86, 0.36), (0.88, 0.33)]]
-    trials = [StoredTrial(config, "completed", "", scores) for config, scores in zip(configs, rungs, strict=True)]
+    trials = [
+        StoredTrial(config, "completed", "", scores)
+        for config, scores in zip(configs, rungs, strict=True)
+    ]
     write_ledger(folder, trials, StoredSweep(info=FEW, finish=None))
     ledger = Ledger(folder)
     if replicate:
         ledger.append(TrialStarted(trial=2, config=configs[0], num_rungs=2, replicate_of=0))
         for step, scores in enumerate([(0.815, 0.425), (0.835, 0.39)], 1):
-            rung = {"trial": 2, "step": step, "examples_seen": 2048 * step, "seconds": 1.0, "loss": 0.1, "stop": None}
+            rung = {
+                "trial": 2,
+                "step": step,
+                "examples_seen": 2048 * step,
+                "seconds": 1.0,
+                "loss": 0.1,
+                "stop": None,
+            }
             ledger.append(RungFinished(**rung, points=(point(2, step, *scores),)))  # type: ignore[arg-type]
         ledger.append(TrialEnded(trial=2, status=TrialStatus.COMPLETED, reason=""))
-    on_test = [dataclasses.replace(member, split="test") for member in front_points(load(folder).points)]
+    on_test = [
+        dataclasses.replace(member, split="test") for member in front_points(load(folder).points)
+    ]
     ledger.append(PointsScored(points=tuple(on_test)))
     reference = next(stored for stored in load(folder).points if stored.kind == "reference")
     ledger.append(PointsScored(points=(dataclasses.replace(reference, split="test"),)))
@@ -324,7 +402,12 @@ def test_areas_of_a_run_with_replicates_are_over_queries_and_seeds(tmp_path: Pat
     """The area is compared with explicit means, variances and the expected luck of a chosen run."""
     run = with_replicates(tmp_path)
     summary = summary_of(run)
-    assert [(member.dev.trial, member.dev.step) for member in summary.members] == [(2, 1), (0, 2), (1, 1), (1, 2)]
+    assert [(member.dev.trial, member.dev.step) for member in summary.members] == [
+        (2, 1),
+        (0, 2),
+        (1, 1),
+        (1, 2),
+    ]
     assert {split: front.noise for split, front in summary.uncertainty.items()} == {
         "dev": "queries and seeds",
         "test": "queries and seeds",
@@ -332,7 +415,10 @@ def test_areas_of_a_run_with_replicates_are_over_queries_and_seeds(tmp_path: Pat
     scores = load_query_scores(run, summary.results)
     dev, test = scores["dev"], scores["test"]
     names = {step: [(trial, step, "plain", None) for trial in (0, 2)] for step in (1, 2)}
-    noise = [of_runs([[stored[dev.rows(names[step])] for step in (1, 2)]]) for stored in dev.scores.transpose(1, 0, 2)]
+    noise = [
+        of_runs([[stored[dev.rows(names[step])] for step in (1, 2)]])
+        for stored in dev.scores.transpose(1, 0, 2)
+    ]
     assert any(estimate is not None and estimate.reliability > 0.05 for estimate in noise)
     members = [name_of_point(member.dev) for member in summary.members]
     replicated, alone = StoredRuns(summary.results, dev).scored(members, test)
@@ -349,12 +435,16 @@ def test_areas_of_a_run_with_replicates_are_over_queries_and_seeds(tmp_path: Pat
             luck = estimate.reliability * (means[chosen] - means.mean())
             pair.append(on_test[test.index(names[step][chosen])].mean() - luck)
         expected.append(pair)
-    expected += [[member.dev["polarity"], member.dev["similarity"]] for member in summary.members[2:]]
+    expected += [
+        [member.dev["polarity"], member.dev["similarity"]] for member in summary.members[2:]
+    ]
     reference = summary.references["test"]
     area = hypervolume(expected, (reference["polarity"], reference["similarity"] / 2))
     interval_of_area = summary.uncertainty["test"].hypervolume
     assert interval_of_area is not None
-    without = summary_of(with_replicates_in(tmp_path / "without", replicate=False)).uncertainty["test"]
+    without = summary_of(with_replicates_in(tmp_path / "without", replicate=False)).uncertainty[
+        "test"
+    ]
     assert without.noise == "queries" and without.hypervolume is not None
     assert interval_of_area.half_width > without.hypervolume.half_width
     middle = (interval_of_area.low + interval_of_area.high) / 2
@@ -367,7 +457,10 @@ def with_replicates_in(folder: Path, **others: bool) -> LocalFolder:
 
 
 def test_page_states_the_noise_of_intervals(tmp_path: Path) -> None:
-    for name, replicate, noise in (("with", True, "queries and seeds"), ("without", False, "queries")):
+    for name, replicate, noise in (
+        ("with", True, "queries and seeds"),
+        ("without", False, "queries"),
+    ):
         run = with_replicates_in(tmp_path / name, replicate=replicate)
         summary = write.write(run).summary
         terminal = " ".join(printed(narrow(summary), width=160).split())
@@ -384,8 +477,18 @@ def test_a_configuration_with_a_missing_replicate_counts_as_one_run(tmp_path: Pa
     dev = load_query_scores(run, load(tmp_path))["dev"]
     stored = StoredRuns(load(tmp_path), dev)
     alone, together, other = stored.scored(
-        [(2, 1, "plain", None), (2, 2, "plain", None), (0, 2, "plain", None), (1, 2, "plain", None)], dev
+        [
+            (2, 1, "plain", None),
+            (2, 2, "plain", None),
+            (0, 2, "plain", None),
+            (1, 2, "plain", None),
+        ],
+        dev,
     )
-    assert (alone.configuration.runs, together.configuration.runs, other.configuration.runs) == (1, 2, 1)
+    assert (alone.configuration.runs, together.configuration.runs, other.configuration.runs) == (
+        1,
+        2,
+        1,
+    )
     assert together.runs == ((0, 1),) and len(together.scores) == 1, "two runs of one point are one"
     assert [len(configuration.keys) for configuration in stored.replicated()] == [1]

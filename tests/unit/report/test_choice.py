@@ -34,12 +34,20 @@ def names(chosen):
 
 def test_default_choice_is_the_front(summary):
     chosen = choose(summary, Selection())
-    assert [candidate.dev for candidate in chosen.candidates] == [member.dev for member in summary.members]
-    assert [candidate.test for candidate in chosen.candidates] == [member.test for member in summary.members]
+    assert [candidate.dev for candidate in chosen.candidates] == [
+        member.dev for member in summary.members
+    ]
+    assert [candidate.test for candidate in chosen.candidates] == [
+        member.test for member in summary.members
+    ]
 
 
 def test_all_operating_points_are_sorted_by_objective(summary):
-    points = [point for point in summary.results.points if point.trial is not None and point.split == "dev"]
+    points = [
+        point
+        for point in summary.results.points
+        if point.trial is not None and point.split == "dev"
+    ]
     expected = sorted(points, key=lambda point: -(point["polarity"] + point["similarity"]))
     assert names(choose(summary, Selection(everything=True))) == [point.name for point in expected]
 
@@ -48,8 +56,14 @@ def test_all_operating_points_are_sorted_by_objective(summary):
 @pytest.mark.parametrize("top", [None, 1, 3, 99])
 @pytest.mark.parametrize("everything", [False, True])
 def test_best_points_by_score_among_those_that_meet_the_conditions(summary, by, top, everything):
-    wanted = Selection(["polarity >= 0.7", "retention > 0.6"], by=by, top=top, everything=everything)
-    points = [point for point in summary.results.points if point.trial is not None and point.split == "dev"]
+    wanted = Selection(
+        ["polarity >= 0.7", "retention > 0.6"], by=by, top=top, everything=everything
+    )
+    points = [
+        point
+        for point in summary.results.points
+        if point.trial is not None and point.split == "dev"
+    ]
     if not everything:
         points = [member.dev for member in summary.members]
     meeting = [point for point in points if point["polarity"] >= 0.7 and point["retention"] > 0.6]
@@ -64,8 +78,12 @@ def test_knee_of_the_run_or_of_the_points_that_meet_the_conditions(summary):
     assert names(choose(summary, Selection(knee=True, everything=True))) == [knee]
     first, second = summary.members[:2]
     above = f"similarity >= {second.dev['similarity']!r}"
-    (chosen,) = choose(summary, Selection([above], knee=True)).candidates  # of two points, that of the greater product
-    assert chosen.dev == max((first.dev, second.dev), key=lambda point: point["polarity"] * point["similarity"])
+    (chosen,) = choose(
+        summary, Selection([above], knee=True)
+    ).candidates  # of two points, that of the greater product
+    assert chosen.dev == max(
+        (first.dev, second.dev), key=lambda point: point["polarity"] * point["similarity"]
+    )
 
 
 def test_infeasible_points_come_last(tmp_path):
@@ -91,7 +109,11 @@ def test_unmet_conditions_report_the_range_of_the_points(summary):
 
 def test_unmet_conditions_report_matches_off_the_front(summary):
     members = {member.dev.name for member in summary.members}
-    other = next(point for point in summary.results.points if point.trial is not None and point.name not in members)
+    other = next(
+        point
+        for point in summary.results.points
+        if point.trial is not None and point.name not in members
+    )
     chosen = choose(summary, Selection([f"trial = {other.trial}", f"step = {other.step}"]))
     assert re.search("--all finds 1 ", chosen.why_none)
 
@@ -110,7 +132,10 @@ def test_knee_excludes_best_and_top(summary):
     ("trials", "reason"),
     [
         ([], "no trial finished a rung"),
-        ([StoredTrial({"loss": "triplet"}, "failed", "it broke", [])] * 2, "no trial finished a rung (2 of 2 failed)"),
+        (
+            [StoredTrial({"loss": "triplet"}, "failed", "it broke", [])] * 2,
+            "no trial finished a rung (2 of 2 failed)",
+        ),
         ([StoredTrial({"loss": "triplet"}, "running", "", [])], "no trial finished a rung"),
     ],
 )
@@ -125,7 +150,9 @@ def test_a_run_without_points_is_rejected(tmp_path, trials, reason):
 def test_points_of_a_running_sweep_can_be_chosen(tmp_path):
     trials = [trial._replace(status="running") for trial in random_trials(8)]
     write_ledger(tmp_path, trials, StoredSweep(finish=None))
-    assert names(choose(summarize(load(tmp_path)), Selection())) == [point.name for point in dev_front(trials)]
+    assert names(choose(summarize(load(tmp_path)), Selection())) == [
+        point.name for point in dev_front(trials)
+    ]
 
 
 def test_json_has_unscaled_scores_and_the_export_command(summary):
@@ -138,7 +165,9 @@ def test_json_has_unscaled_scores_and_the_export_command(summary):
     assert row["test"]["similarity"] == pytest.approx(point["similarity"] - 0.01)
     assert row["marks"][-1] == "best"
     folder = f"{summary.results.info.name}-{point.name.replace(':', '-')}"
-    assert row["export"] == f"raysweep export {summary.results.folder} {folder} --point {point.name}"
+    assert (
+        row["export"] == f"raysweep export {summary.results.folder} {folder} --point {point.name}"
+    )
     assert row["config"] == dict(chosen[0].config)
 
 
@@ -157,7 +186,9 @@ def test_tables_get_narrower(with_scores):
 
 def test_intervals_equal_those_of_the_report(with_scores):
     chosen = choose(with_scores, Selection()).candidates
-    for candidate, row in zip(chosen, candidates_as_json(with_scores, chosen, ("dev", "test")), strict=True):
+    for candidate, row in zip(
+        chosen, candidates_as_json(with_scores, chosen, ("dev", "test")), strict=True
+    ):
         for split in ("dev", "test"):
             known = with_scores.uncertainty[split].members[name_of_point(candidate.dev)]
             for name in ("polarity", "similarity", "retention"):
@@ -177,16 +208,26 @@ def test_points_far_from_the_front_have_a_reason_instead_of_intervals(with_score
     assert set(known) == {True, False}
     assert [row["dev"]["intervals"] is not None for row in rows] == known
     off_front = next(
-        candidate.dev for candidate, is_near in zip(chosen, known, strict=True) if is_near and not candidate.member
+        candidate.dev
+        for candidate, is_near in zip(chosen, known, strict=True)
+        if is_near and not candidate.member
     )
     assert with_scores.intervals_of(off_front)["polarity"].half_width > 0
-    (line,) = (line for line in choice_lines(with_scores, chosen, ("dev",)) if line.startswith("Intervals of "))
+    (line,) = (
+        line
+        for line in choice_lines(with_scores, chosen, ("dev",))
+        if line.startswith("Intervals of ")
+    )
     assert re.search(f"{known.count(False)} points on dev .*three standard errors", line)
 
 
 def test_missing_query_scores_are_one_line_per_split(summary):
     chosen = choose(summary, Selection()).candidates
-    lines = [line for line in choice_lines(summary, chosen, ("dev", "test")) if line.startswith("Intervals ")]
+    lines = [
+        line
+        for line in choice_lines(summary, chosen, ("dev", "test"))
+        if line.startswith("Intervals ")
+    ]
     assert len(lines) == 2
     for line, split in zip(lines, ("dev", "test"), strict=True):
         assert re.search(f"on {split} .*per-query scores", line)
@@ -203,9 +244,14 @@ def test_configurations_name_searched_parameters_that_do_not_vary(tmp_path):
 
 def test_points_off_the_front_have_no_export_command(summary):
     off_front = [
-        candidate for candidate in choose(summary, Selection(everything=True)).candidates if not candidate.member
+        candidate
+        for candidate in choose(summary, Selection(everything=True)).candidates
+        if not candidate.member
     ][:2]
-    assert [row["export"] for row in candidates_as_json(summary, off_front, ("dev",))] == [None, None]
+    assert [row["export"] for row in candidates_as_json(summary, off_front, ("dev",))] == [
+        None,
+        None,
+    ]
     lines = list(choice_lines(summary, off_front, ("dev",)))
     assert not any("raysweep export" in line for line in lines)
     assert "exported" in lines[-1]

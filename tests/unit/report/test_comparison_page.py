@@ -30,10 +30,17 @@ def test_data_has_each_front_with_its_knee(comparison):
     assert data["splits"] == ["dev", "test"]
     for side, values in zip(comparison.sides, data["sides"], strict=True):
         for split in comparison.splits:
-            expected = [(point.name, point["similarity"], point["polarity"]) for point in side.front.on(split)]
-            assert [point["name"] for point in values["fronts"][split]] == [name for name, *_ in expected]
+            expected = [
+                (point.name, point["similarity"], point["polarity"])
+                for point in side.front.on(split)
+            ]
+            assert [point["name"] for point in values["fronts"][split]] == [
+                name for name, *_ in expected
+            ]
             scores = [score for point in values["fronts"][split] for score in point["value"]]
-            assert scores == pytest.approx([100 * score for _, *pair in expected for score in pair], abs=5e-4)
+            assert scores == pytest.approx(
+                [100 * score for _, *pair in expected for score in pair], abs=5e-4
+            )
         knee = values["fronts"]["dev"][values["knee"]]
         assert knee["name"] == side.front.knee.dev.name
 
@@ -42,7 +49,9 @@ def test_limits_come_from_the_first_run_that_stores_them(comparison):
     limits = comparison_data(comparison)["limits"]
     references = comparison.sides[0].summary.references
     for split, values in limits.items():
-        assert values["reference"]["p"] == pytest.approx(100 * references[split]["polarity"], abs=5e-4)
+        assert values["reference"]["p"] == pytest.approx(
+            100 * references[split]["polarity"], abs=5e-4
+        )
         oracle = comparison.sides[0].summary.oracles[split]
         expected = [[100 * point["similarity"], 100 * point["polarity"]] for point in oracle]
         assert values["oracle"] == [pytest.approx(pair, abs=5e-4) for pair in expected]

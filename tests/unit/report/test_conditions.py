@@ -88,8 +88,13 @@ def test_numbers_equal_their_displayed_value(text, is_equal):
 
 
 def test_a_parameter_that_no_point_has_is_allowed():
-    (condition,) = read_conditions(["margin < 0.2"], [{"loss": "softmax"}], parameters=["loss", "margin"])
-    assert why_none([condition], [{"loss": "softmax"}]) == "0 of 1 points meet margin < 0.2 (margin is missing)"
+    (condition,) = read_conditions(
+        ["margin < 0.2"], [{"loss": "softmax"}], parameters=["loss", "margin"]
+    )
+    assert (
+        why_none([condition], [{"loss": "softmax"}])
+        == "0 of 1 points meet margin < 0.2 (margin is missing)"
+    )
     with pytest.raises(InputError, match=r"margins.*margin\?.*allowed: loss, margin$"):
         read_conditions(["margins < 0.2"], [{"loss": "softmax"}], parameters=["loss", "margin"])
 
@@ -137,11 +142,15 @@ def test_invalid_conditions_on_guards_are_rejected(text, problem):
 @given(
     st.floats(-1, 1),
     st.floats(0, 1),
-    st.sampled_from([(">=", operator.ge), ("<=", operator.le), (">", operator.gt), ("<", operator.lt)]),
+    st.sampled_from(
+        [(">=", operator.ge), ("<=", operator.le), (">", operator.gt), ("<", operator.lt)]
+    ),
 )
 def test_orderings_compare_numbers(value, limit, order):
     sign, compare = order
-    assert Condition("similarity", sign, repr(limit)).is_met({"similarity": value}) == compare(value, limit)
+    assert Condition("similarity", sign, repr(limit)).is_met({"similarity": value}) == compare(
+        value, limit
+    )
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,9 @@ def test_an_inconsistent_ledger_is_rejected_with_its_line(run, event, key, value
     else:
         holder[last] = value
     write_lines(folder, lines)
-    with pytest.raises(InputError, match=re.escape(f"{path}: line {number + 1}: ") + ".*" + re.escape(problem)):
+    with pytest.raises(
+        InputError, match=re.escape(f"{path}: line {number + 1}: ") + ".*" + re.escape(problem)
+    ):
         load(folder)
 
 
@@ -76,7 +78,10 @@ def test_wrong_ledger_values_are_rejected_or_harmless(run: Any, value: Any) -> N
                 write_lines(run.folder, [*before, *after])
                 expected = written_front(run.folder)
             assert front == expected, f"{line['event']}: {key} is {value!r}"
-    ledger, settings = re.escape(f"{run.folder / 'ledger.jsonl'}: "), re.escape(f"{run.folder / 'config.yaml'}: ")
+    ledger, settings = (
+        re.escape(f"{run.folder / 'ledger.jsonl'}: "),
+        re.escape(f"{run.folder / 'config.yaml'}: "),
+    )
     place = rf"{ledger}(line \d+: |written with schema)|{settings}"
     assert rejections
     assert all(re.match(place, message) for message in rejections)

@@ -17,7 +17,11 @@ def test_figures_are_wide_pngs(tmp_path, case):
         write_ledger(tmp_path, trials, StoredSweep(test_of=dev_front(trials)))
     else:
         scores = [(0.8, 0.4)] if case == "single point" else []
-        write_ledger(tmp_path, [StoredTrial({}, "interrupted", "", scores)], StoredSweep(reference=False, oracle=False))
+        write_ledger(
+            tmp_path,
+            [StoredTrial({}, "interrupted", "", scores)],
+            StoredSweep(reference=False, oracle=False),
+        )
     summary = summarize(load(tmp_path))
     for draw in (front_figure, progress_figure):
         png = draw(summary)

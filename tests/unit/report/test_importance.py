@@ -53,10 +53,18 @@ def random_curves(seed):
 
     def effects():
         by_parameter = dict(zip(GRID, rng.permutation(strengths), strict=True))
-        terms = {name: dict(zip(values, rng.normal(size=len(values)), strict=True)) for name, values in GRID.items()}
-        return [sum(by_parameter[name] * terms[name][value] for name, value in config.items()) for config in CONFIGS]
+        terms = {
+            name: dict(zip(values, rng.normal(size=len(values)), strict=True))
+            for name, values in GRID.items()
+        }
+        return [
+            sum(by_parameter[name] * terms[name][value] for name, value in config.items())
+            for config in CONFIGS
+        ]
 
-    interactions = {pair: rng.normal(0, 0.01) for pair in itertools.product(GRID["loss"], GRID["learning_rate"])}
+    interactions = {
+        pair: rng.normal(0, 0.01) for pair in itertools.product(GRID["loss"], GRID["learning_rate"])
+    }
     first, last = 0.6 + np.array(effects()), 0.7 + np.array(effects())
     last += [interactions[config["loss"], config["learning_rate"]] for config in CONFIGS]
     progress = 1 - np.exp(-0.8 * np.arange(NUM_RUNGS))
@@ -80,7 +88,9 @@ def places_of(axes):
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_full_grid_at_full_budget_has_its_exact_shares(seed):
     scores = random_curves(seed)[:, -1]
-    assert max_difference(shares(axes_of(CONFIGS, list(GRID)), scores), exact_shares(scores)) < 0.005
+    assert (
+        max_difference(shares(axes_of(CONFIGS, list(GRID)), scores), exact_shares(scores)) < 0.005
+    )
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -89,22 +99,38 @@ def test_shares_hold_with_70_percent_of_trials_paused_after_one_rung(seed):
     exact = exact_shares(curves[:, -1])
     is_paused = np.random.default_rng(seed).permutation(len(CONFIGS)) < 0.7 * len(CONFIGS)
     axes = axes_of(CONFIGS, list(GRID))
-    ends = scores_at_the_end(curves_of(np.repeat(curves[:, :, None], 2, axis=2), is_paused), places_of(axes))
+    ends = scores_at_the_end(
+        curves_of(np.repeat(curves[:, :, None], 2, axis=2), is_paused), places_of(axes)
+    )
     assert max_difference(shares(axes, ends[:, 0]), exact) < GRID_TOLERANCE
     last_known = np.where(is_paused, curves[:, 0], curves[:, -1])
-    assert max_difference(shares(axes, last_known), exact) > GRID_TOLERANCE  # scores of unequal budgets do not
+    assert (
+        max_difference(shares(axes, last_known), exact) > GRID_TOLERANCE
+    )  # scores of unequal budgets do not
 
 
 def read_recording():
     """Return the recorded configurations, the best scores of each rung (trials, rungs, targets), and R's scores."""
-    frame = pd.read_parquet(ROOT / "benchmarks" / "sst2_polarity_256.parquet").sort_values(["trial", "examples_seen"])
+    frame = pd.read_parquet(ROOT / "benchmarks" / "sst2_polarity_256.parquet").sort_values(
+        ["trial", "examples_seen"]
+    )
     frame["objective"] = (frame["polarity"] + frame["similarity"]) / 2
     of_trials, reference = frame[frame["kind"] != "reference"], frame[frame["kind"] == "reference"]
     best = of_trials.loc[of_trials.groupby(["trial", "examples_seen"])["objective"].idxmax()]
     scores = best[list(TARGETS)].to_numpy().reshape(-1, NUM_RUNGS, len(TARGETS))
-    names = ["loss", "margin", "scale", "learning_rate", "freezing", "batch_size", "warmup_fraction"]
+    names = [
+        "loss",
+        "margin",
+        "scale",
+        "learning_rate",
+        "freezing",
+        "batch_size",
+        "warmup_fraction",
+    ]
     cells = best.drop_duplicates("trial")[names].to_dict("records")
-    configs = [{name: None if pd.isna(value) else value for name, value in row.items()} for row in cells]
+    configs = [
+        {name: None if pd.isna(value) else value for name, value in row.items()} for row in cells
+    ]
     return configs, scores, reference[list(TARGETS)].to_numpy()[0]
 
 
@@ -138,7 +164,8 @@ def test_untrained_scores_reduce_the_bias_from_selected_trials():
     curves = curves_of(scores, after_first_rung < np.quantile(after_first_rung, 0.75))
     exact = shares(axes, scores[:, -1, objective])
     without, with_first = (
-        shares(axes, scores_at_the_end(curves, places_of(axes), start)[:, objective]) for start in (None, untrained)
+        shares(axes, scores_at_the_end(curves, places_of(axes), start)[:, objective])
+        for start in (None, untrained)
     )
     assert max_difference(with_first, exact) < 0.5 * max_difference(without, exact)
 
@@ -160,7 +187,9 @@ def test_main_effects_equal_those_of_optunas_evaluator():
     study = optuna.create_study()
     study.add_trials(
         [
-            optuna.trial.create_trial(params=config, distributions=distributions, value=float(score))
+            optuna.trial.create_trial(
+                params=config, distributions=distributions, value=float(score)
+            )
             for config, score in zip(configs, scores, strict=True)
         ]
     )
@@ -174,11 +203,14 @@ def test_trials_are_extrapolated_to_the_same_share_of_their_rungs():
     short = [np.arange(1.0, last + 1) for last in (5, 4, 1)]
     long = [np.arange(1.0, last + 1) for last in (4, 1)]
     curves = [
-        Curve(0.1 * np.stack([steps, steps], 1), steps, 100 * steps, 5 + 5 * (len(steps) == 5)) for steps in short
+        Curve(0.1 * np.stack([steps, steps], 1), steps, 100 * steps, 5 + 5 * (len(steps) == 5))
+        for steps in short
     ]
     curves += [Curve(0.1 * np.stack([steps, steps], 1), steps, 200 * steps, 5) for steps in long]
     ends = scores_at_the_end(curves, np.zeros((5, 1)))
-    assert ends[:, 0] == pytest.approx([0.8, 0.8, 0.8, 0.4, 0.4])  # each rung adds 0.1; the longest completed 4 of 5
+    assert ends[:, 0] == pytest.approx(
+        [0.8, 0.8, 0.8, 0.4, 0.4]
+    )  # each rung adds 0.1; the longest completed 4 of 5
 
 
 def summary_of(folder, trials):
@@ -197,7 +229,12 @@ def test_shares_from_a_ledger_hold_with_70_percent_of_trials_paused(tmp_path):
     scores = random_scores(3)
     is_paused = np.random.default_rng(3).permutation(len(CONFIGS)) < 0.7 * len(CONFIGS)
     trials = [
-        StoredTrial(config, "paused" if paused else "completed", "", rungs[: 1 if paused else NUM_RUNGS].tolist())
+        StoredTrial(
+            config,
+            "paused" if paused else "completed",
+            "",
+            rungs[: 1 if paused else NUM_RUNGS].tolist(),
+        )
         for config, rungs, paused in zip(CONFIGS, scores, is_paused, strict=True)
     ]
     importance = importances(summary_of(tmp_path, trials))
@@ -254,13 +291,21 @@ TWO_RUNGS = [(0.7, 0.4), (0.8, 0.3)]
     ids=["none", "failed", "one rung", "18", "constant", "equal scores"],
 )
 def test_insufficient_trials_have_no_importance(tmp_path, trials, num_missing):
-    assert importances(summary_of(tmp_path, trials)) == Importance({target: {} for target in TARGETS}, num_missing)
+    assert importances(summary_of(tmp_path, trials)) == Importance(
+        {target: {} for target in TARGETS}, num_missing
+    )
 
 
 def test_trials_planned_with_one_rung_have_importance(tmp_path):
-    trials = [StoredTrial({"loss": loss}, "paused", "", [(0.7 if loss == "a" else 0.8, 0.4)]) for loss in "ab" * 10]
+    trials = [
+        StoredTrial({"loss": loss}, "paused", "", [(0.7 if loss == "a" else 0.8, 0.4)])
+        for loss in "ab" * 10
+    ]
     summary = summary_of(tmp_path, trials)
-    planned = [dataclasses.replace(each, trial=dataclasses.replace(each.trial, num_rungs=1)) for each in summary.trials]
+    planned = [
+        dataclasses.replace(each, trial=dataclasses.replace(each.trial, num_rungs=1))
+        for each in summary.trials
+    ]
     importance = importances(dataclasses.replace(summary, trials=tuple(planned)))
     everything = {"loss": Share(1.0, Interval(1.0, 1.0))}
     assert importance.shares == {"polarity": everything, "similarity": {}, "objective": everything}
@@ -273,7 +318,11 @@ def test_intervals_tell_effects_from_chance(tmp_path, has_effect):
     trials = []
     for number in range(24):
         polarity = 0.7 + 0.1 * has_effect * (number % 2) + rng.normal(0, 0.01)
-        config = {"loss": "ab"[number % 2], "learning_rate": 10 ** rng.uniform(-6, -4), "margin": rng.uniform(0.1, 1)}
+        config = {
+            "loss": "ab"[number % 2],
+            "learning_rate": 10 ** rng.uniform(-6, -4),
+            "margin": rng.uniform(0.1, 1),
+        }
         trials.append(StoredTrial(config, "completed", "", [(polarity, 0.4)] * NUM_RUNGS))
     shares = importances(summary_of(tmp_path, trials)).shares["polarity"]
     if has_effect:

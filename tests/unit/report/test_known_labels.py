@@ -26,13 +26,18 @@ def summary_of(folder: Path, *, has_labels: bool) -> Summary:
     """Return the summary of a trial with a plain point and, with ``has_labels``, labeled points that dominate it."""
     ledger = Ledger(folder)
     ledger.append(start_session(folder))
-    limits = [baseline("dev", "reference", *REFERENCE["dev"]), baseline("dev", "oracle", 1.0, 0.46, value=2.0)]
+    limits = [
+        baseline("dev", "reference", *REFERENCE["dev"]),
+        baseline("dev", "oracle", 1.0, 0.46, value=2.0),
+    ]
     ledger.append(PointsScored(points=tuple(limits)))
     ledger.append(TrialStarted(trial=0, config={"loss": "softmax"}, num_rungs=1))
     labeled = tuple(labeled_point(scores, value) for value, scores in enumerate(SCORES, 1))
     rung = {"trial": 0, "step": 1, "examples_seen": 64, "seconds": 1.0, "loss": 0.3}
     points = (point(0, 1, 0.7, 0.4),)
-    ledger.append(RungFinished(**rung, stop=None, points=points, labeled=labeled if has_labels else None))
+    ledger.append(
+        RungFinished(**rung, stop=None, points=points, labeled=labeled if has_labels else None)
+    )
     on_test = dataclasses.replace(with_means(labeled[1], polarity=0.87), split="test")
     ledger.append(PointsScored(points=(), labeled=(on_test,) if has_labels else None))
     ledger.close()
@@ -42,7 +47,9 @@ def summary_of(folder: Path, *, has_labels: bool) -> Summary:
 def test_labeled_points_do_not_change_the_front(tmp_path: Path) -> None:
     for name in ("with", "without"):
         (tmp_path / name).mkdir()
-    summary, without = (summary_of(tmp_path / name, has_labels=name == "with") for name in ("with", "without"))
+    summary, without = (
+        summary_of(tmp_path / name, has_labels=name == "with") for name in ("with", "without")
+    )
     assert summary.members == without.members
     assert summary.areas == without.areas
     assert summary.results.points == without.results.points
@@ -67,9 +74,16 @@ def test_labeled_points_have_a_separate_front_and_area(tmp_path: Path) -> None:
     assert f"With known pool labels, {line}." in known
     shown = " ".join(printed(narrow(summary), width=100).split())
     assert f"with known pool labels, {line}" in shown
-    assert "with known pool labels, no hypervolume on test: only 1 of 2 front members is scored on test" in shown
+    assert (
+        "with known pool labels, no hypervolume on test: only 1 of 2 front members is scored on test"
+        in shown
+    )
     assert "labeled(2)" in (report / "report.html").read_text()
-    assert [row["kind"] for row in json.loads((report / "points.json").read_text())] == ["reference", "oracle", "plain"]
+    assert [row["kind"] for row in json.loads((report / "points.json").read_text())] == [
+        "reference",
+        "oracle",
+        "plain",
+    ]
     rows = json.loads((report / "labeled.json").read_text())
     assert [(row["value"], row["split"], row["polarity"]) for row in rows] == [
         *((1.0, "dev", 80.0), (2.0, "dev", 90.0), (3.0, "dev", 85.0), (2.0, "test", 87.0))

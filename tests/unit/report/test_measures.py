@@ -31,10 +31,24 @@ def run(tmp_path: Path) -> Path:
     ledger.append(start_session(tmp_path))
     ledger.append(PointsScored(points=(), measures=(AREA,)))
     for trial, polarity in ((0, 0.7), (1, 0.6)):
-        ledger.append(TrialStarted(trial=trial, config={"loss": "cosine_similarity", "margin": trial}, num_rungs=2))
+        ledger.append(
+            TrialStarted(
+                trial=trial, config={"loss": "cosine_similarity", "margin": trial}, num_rungs=2
+            )
+        )
         for step in (1, 2):
-            rung = {"trial": trial, "step": step, "examples_seen": 64 * step, "seconds": 1.0, "loss": 0.3, "stop": None}
-            measures = (of_rung(AREA, trial, step, value=0.6 + 0.1 * trial), of_rung(KL, trial, step, value=0.1 * step))
+            rung = {
+                "trial": trial,
+                "step": step,
+                "examples_seen": 64 * step,
+                "seconds": 1.0,
+                "loss": 0.3,
+                "stop": None,
+            }
+            measures = (
+                of_rung(AREA, trial, step, value=0.6 + 0.1 * trial),
+                of_rung(KL, trial, step, value=0.1 * step),
+            )
             points = (point(trial, step, polarity + 0.01 * step, 0.4 + 0.01 * step),)
             ledger.append(RungFinished(**rung, points=points, measures=measures))
     on_test = of_rung(KL, 0, 2, split="test", value=0.3, low=0.25, high=0.4)

@@ -23,8 +23,14 @@ def test_steps_of_a_finished_sweep(run):
     shown = raysweep_here(run.folder, *show[1:], "--format", "json")
     assert shown.returncode == 0, shown.stderr
     (best,) = json.loads(shown.stdout)
-    members = [member.dev for member in summary.members if member.dev["similarity"] >= best["dev"]["similarity"]]
-    assert best["dev"]["polarity"] == max(point["polarity"] for point in members) >= knee["polarity"]
+    members = [
+        member.dev
+        for member in summary.members
+        if member.dev["similarity"] >= best["dev"]["similarity"]
+    ]
+    assert (
+        best["dev"]["polarity"] == max(point["polarity"] for point in members) >= knee["polarity"]
+    )
     assert 100 * best["dev"]["similarity"] >= int(100 * knee["similarity"])
 
 

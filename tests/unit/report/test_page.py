@@ -65,8 +65,14 @@ class Page(html.parser.HTMLParser):
     def handle_starttag(self, tag, attributes):
         self.tags.append(tag)
         values = dict(attributes)
-        self.links += [value for name, value in attributes if name in ("src", "href", "srcset", "data", "action")]
-        self.handlers += [value for name, value in attributes if name.startswith("on") or name == "style"]
+        self.links += [
+            value
+            for name, value in attributes
+            if name in ("src", "href", "srcset", "data", "action")
+        ]
+        self.handlers += [
+            value for name, value in attributes if name.startswith("on") or name == "style"
+        ]
         self.ids += [value for name, value in attributes if name == "id"]
         self.names += [value for name, value in attributes if name == "aria-labelledby"]
         if values.get("http-equiv") == "Content-Security-Policy":
@@ -118,8 +124,13 @@ def test_page_is_self_contained_and_its_policy_blocks_requests(run):
 def test_vendored_library_has_recorded_checksum():
     vendor = asset_folder() / "vendor"
     lines = (vendor / "checksums.txt").read_text(encoding="utf-8").splitlines()
-    recorded = {name: digest for digest, name in (line.split() for line in lines if not line.startswith("#"))}
-    checksums = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in vendor.iterdir()}
+    recorded = {
+        name: digest
+        for digest, name in (line.split() for line in lines if not line.startswith("#"))
+    }
+    checksums = {
+        file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in vendor.iterdir()
+    }
     del checksums["checksums.txt"]
     assert checksums == recorded
     assert {"echarts.min.js", "LICENSE", "NOTICE"} <= set(checksums)
@@ -127,7 +138,11 @@ def test_vendored_library_has_recorded_checksum():
 
 
 def test_all_scripts_are_part_of_a_page():
-    own = {file.name.removesuffix(".js") for file in asset_folder().iterdir() if file.name.endswith(".js")}
+    own = {
+        file.name.removesuffix(".js")
+        for file in asset_folder().iterdir()
+        if file.name.endswith(".js")
+    }
     assert own == set(REPORT_SCRIPTS) | set(COMPARISON_SCRIPTS)
 
 
@@ -164,7 +179,9 @@ def test_sweep_without_trials_has_a_page(tmp_path):
     write.write(tmp_path)
     text, page = read_page(tmp_path)
     assert "No trial was proposed." in text and "No rung finished" in text
-    assert page.data["trials"] == page.data["members"] == [] and not page.data["isRunning"]  # it was killed
+    assert (
+        page.data["trials"] == page.data["members"] == [] and not page.data["isRunning"]
+    )  # it was killed
 
 
 def test_page_is_marked_as_running_while_a_driver_holds_the_ledger(tmp_path):
@@ -182,18 +199,30 @@ def test_page_data_equal_the_summary(run):
     _, page = read_page(run.folder)
     data = page.data
     points = data["points"]
-    stored = [point for point in summary.results.points if point.split == "dev" and point.trial is not None]
+    stored = [
+        point
+        for point in summary.results.points
+        if point.split == "dev" and point.trial is not None
+    ]
     assert points["stored"] == len(points["trial"]) == len(stored)
     assert points["p"] == [round(100 * point["polarity"], 3) for point in stored]
     for member, shown in zip(summary.members, data["members"], strict=True):
         place = shown["point"]
-        assert (points["trial"][place], points["step"][place]) == (member.dev.trial, member.dev.step)
+        assert (points["trial"][place], points["step"][place]) == (
+            member.dev.trial,
+            member.dev.step,
+        )
         assert shown["test"]["p"] == round(100 * member.test["polarity"], 3)
-        assert shown["command"].endswith(f"--point {member.dev.name}") and run.folder.name in shown["command"]
+        assert (
+            shown["command"].endswith(f"--point {member.dev.name}")
+            and run.folder.name in shown["command"]
+        )
         assert shown["intervals"] == {"dev": {}, "test": {}}  # without scores of each query
     for trial, shown in zip(summary.trials, data["trials"], strict=True):
         assert [rung[0] for rung in shown["rungs"]] == [rung.examples_seen for rung in trial.rungs]
-        assert [rung[1] for rung in shown["rungs"]] == [round(100 * value, 3) for value in trial.objectives]
+        assert [rung[1] for rung in shown["rungs"]] == [
+            round(100 * value, 3) for value in trial.objectives
+        ]
 
 
 def test_sampled_points_include_the_front_and_best_of_each_trial(tmp_path, monkeypatch):
@@ -260,8 +289,14 @@ def test_member_table_begins_with_the_knee(run):
     summary = summarize(load(run.folder))
     (knee,) = [member.dev for member in summary.members if member.is_knee]
     assert not summary.members[0].is_knee
-    first, *others = re.findall("<tr.*?</tr>", member_table(summary).partition("<tbody>")[2], re.DOTALL)
-    assert [first.count(mark) for mark in ("★ knee", f">{knee.trial}<", f">{knee.step}<")] == [1, 1, 1]
+    first, *others = re.findall(
+        "<tr.*?</tr>", member_table(summary).partition("<tbody>")[2], re.DOTALL
+    )
+    assert [first.count(mark) for mark in ("★ knee", f">{knee.trial}<", f">{knee.step}<")] == [
+        1,
+        1,
+        1,
+    ]
     assert len(others) == len(summary.members) - 1
 
 
@@ -296,7 +331,9 @@ def test_page_shows_seed_and_versions(tmp_path):
     write_ledger(tmp_path, random_trials(3), StoredSweep(info=info))
     write.write(tmp_path)
     text, _ = read_page(tmp_path)
-    rows = [re.sub("<[^>]*>", " ", row).split() for row in re.findall("<tr.*?</tr>", text, re.DOTALL)]
+    rows = [
+        re.sub("<[^>]*>", " ", row).split() for row in re.findall("<tr.*?</tr>", text, re.DOTALL)
+    ]
     assert ["seed", "4711"] in rows
     assert ["raysweep", INFO.version] in rows
     assert ["packages", "Python", "3.99.1,", "torch", "9.8.7+cpu"] in rows
@@ -316,15 +353,26 @@ def test_page_embeds_stored_readings(run, with_texts):
     summary = write.write(run.folder).summary
     _, page = read_page(run.folder)
     data = page.data["readings"]
-    assert data["split"] == "test" and len(data["queries"]) == len(stored.shown) and data["hasTexts"] == with_texts
-    names = {member.dev.name: name_of_point(member.dev) for member in summary.members} | {"reference": REFERENCE}
+    assert (
+        data["split"] == "test"
+        and len(data["queries"]) == len(stored.shown)
+        and data["hasTexts"] == with_texts
+    )
+    names = {member.dev.name: name_of_point(member.dev) for member in summary.members} | {
+        "reference": REFERENCE
+    }
     assert set(data["retrieved"]) == set(names)
     for name, key in names.items():
         for (places, cosines), query in zip(data["retrieved"][name], stored.shown, strict=True):
             ids = stored.retrieved[key].ids[query].tolist()
-            texts = [escape_controls(stored.texts[id_]) if with_texts else f"sentence {id_}" for id_ in ids]
+            texts = [
+                escape_controls(stored.texts[id_]) if with_texts else f"sentence {id_}"
+                for id_ in ids
+            ]
             assert [data["texts"][place] for place in places] == texts
-            assert [data["labels"][place] for place in places] == [("negative", "positive")[id_ % 2] for id_ in ids]
+            assert [data["labels"][place] for place in places] == [
+                ("negative", "positive")[id_ % 2] for id_ in ids
+            ]
             assert cosines == pytest.approx(1000 * stored.retrieved[key].cosines[query], abs=0.6)
 
 
@@ -333,9 +381,13 @@ def test_long_readings_are_truncated(run, monkeypatch):
     long = dataclasses.replace(stored, texts=dict.fromkeys(stored.texts, "word " * 1000))
     members = [member.dev for member in summarize(load(run.folder)).members]
     data = reading_values(long, members, ("negative", "positive"))
-    assert len(data["queries"]) == len(stored.shown) and {len(text) for text in data["texts"]} == {400}
+    assert len(data["queries"]) == len(stored.shown) and {len(text) for text in data["texts"]} == {
+        400
+    }
     monkeypatch.setattr("raysweep.report.page.data.MAX_TOTAL_CHARACTERS", 5000)
-    assert len(reading_values(long, members, ("negative", "positive"))["queries"]) == 1, "the first is shown anyway"
+    assert len(reading_values(long, members, ("negative", "positive"))["queries"]) == 1, (
+        "the first is shown anyway"
+    )
 
 
 def test_unknown_label_is_shown_as_a_number(run):
@@ -345,10 +397,17 @@ def test_unknown_label_is_shown_as_a_number(run):
 
 
 def test_importance_table_has_a_bar_per_share():
-    values = {"polarity": {"margin": 0.75, "<b>": 0.25}, "similarity": {}, "objective": {"<b>": 0.6, "margin": 0.4}}
+    values = {
+        "polarity": {"margin": 0.75, "<b>": 0.25},
+        "similarity": {},
+        "objective": {"<b>": 0.6, "margin": 0.4},
+    }
     shares = {}
     for target, by_name in values.items():
-        shares[target] = {name: Share(value, Interval(value - 0.2, value + 0.1)) for name, value in by_name.items()}
+        shares[target] = {
+            name: Share(value, Interval(value - 0.2, value + 0.1))
+            for name, value in by_name.items()
+        }
     page = Page(importance_table(shares))
     cells = [text for text in page.shown if text.strip()][4:]
     assert cells[:4] == ["<b>", "25% [5%, 35%]", "–", "60% [40%, 70%]"]  # noqa: RUF001
@@ -360,7 +419,9 @@ def test_importance_table_has_a_bar_per_share():
 def test_importance_section_states_the_number_of_missing_trials(tmp_path, num_trials, num_missing):
     pairs = [(0.7, 0.4), (0.8, 0.3)]
     trials = [
-        StoredTrial({"loss": "ab"[number % 2]}, "completed", "", [*pairs[:1], (0.8 + number / 1000, 0.3)])
+        StoredTrial(
+            {"loss": "ab"[number % 2]}, "completed", "", [*pairs[:1], (0.8 + number / 1000, 0.3)]
+        )
         for number in range(num_trials)
     ]
     write_ledger(tmp_path, trials)
@@ -377,17 +438,27 @@ def test_page_lists_missed_constraints_and_guards(tmp_path):
     pairs = [(0.69996, 0.46), (0.70, 0.423), (0.9, 0.42295)]
     write_ledger(
         tmp_path,
-        [StoredTrial({"loss": str(number)}, "completed", "", [pair]) for number, pair in enumerate(pairs)],
+        [
+            StoredTrial({"loss": str(number)}, "completed", "", [pair])
+            for number, pair in enumerate(pairs)
+        ],
         StoredSweep(info=info),
     )
-    guards = [GuardScore(trial, 1, "plain", None, "<b>", "map", 0.6, 0.6 + 0.1 * trial) for trial in range(2)]
+    guards = [
+        GuardScore(trial, 1, "plain", None, "<b>", "map", 0.6, 0.6 + 0.1 * trial)
+        for trial in range(2)
+    ]
     ledger = Ledger(tmp_path)
     ledger.append(GuardsMeasured(scores=tuple(guards)))
     ledger.close()
     write.write(tmp_path)
     _, page = read_page(tmp_path)
     missed = [member["misses"] for member in page.data["members"]]
-    assert missed == [["P ≥ 70 (69.996)"], ["guard <b> ≥ 70.0 (60.0)"], ["retention ≥ 90 (89.9894)"]]
+    assert missed == [
+        ["P ≥ 70 (69.996)"],
+        ["guard <b> ≥ 70.0 (60.0)"],
+        ["retention ≥ 90 (89.9894)"],
+    ]
     assert [len(member["guards"]) for member in page.data["members"]] == [1, 1, 0]
 
 
@@ -396,6 +467,10 @@ def test_tiles_name_the_split_of_their_scores(run):
     text, _ = read_page(run.folder)
     knee = next(member for member in summary.members if member.is_knee)
     on_test, on_dev = (
-        f"{100 * point['polarity']:.1f} / {100 * point['similarity']:.1f}" for point in (knee.test, knee.dev)
+        f"{100 * point['polarity']:.1f} / {100 * point['similarity']:.1f}"
+        for point in (knee.test, knee.dev)
     )
-    assert f"<dt>knee, P / S on test</dt><dd>{on_test}<small>{on_dev} on dev, where it was chosen;" in text
+    assert (
+        f"<dt>knee, P / S on test</dt><dd>{on_test}<small>{on_dev} on dev, where it was chosen;"
+        in text
+    )

@@ -34,7 +34,14 @@ TRIALS = random_trials(14)
 FRONT = dev_front(TRIALS)
 BOTH: tuple[ScoredSplit, ...] = ("dev", "test")
 BASELINES = [
-    baseline(split, kind, 0.70, 0.30, value=0.1 if kind == "probe" else None, label=None if kind == "probe" else "x")
+    baseline(
+        split,
+        kind,
+        0.70,
+        0.30,
+        value=0.1 if kind == "probe" else None,
+        label=None if kind == "probe" else "x",
+    )
     for split in BOTH
     for kind in ("probe", "setfit", "published")
 ]
@@ -68,7 +75,9 @@ def unscored(tmp_path: Path) -> Run:
 
 def test_a_partly_scored_front_has_no_statistics_on_test(partial: Run, unscored: Run) -> None:
     summary, expected = partial.summary, unscored.summary
-    assert [member.test is not None for member in summary.members] == [number == 1 for number in range(len(FRONT))]
+    assert [member.test is not None for member in summary.members] == [
+        number == 1 for number in range(len(FRONT))
+    ]
     assert set(summary.areas) == set(summary.probes) == set(summary.uncertainty) == {"dev"}
     assert (summary.areas, summary.probes) == (expected.areas, expected.probes)
     assert summary.certainty.compared_on == "dev"
@@ -80,7 +89,10 @@ def test_tables_show_the_scored_members(partial: Run) -> None:
     front = front_table(partial.summary)
     column = front.columns.index("test P")
     cells = [row[column] for row in front.rows]
-    assert cells == [f"{100 * FRONT[1]['polarity'] - 2:.1f}" if number == 1 else "–" for number in range(len(FRONT))]  # noqa: RUF001
+    assert cells == [
+        f"{100 * FRONT[1]['polarity'] - 2:.1f}" if number == 1 else "–"  # noqa: RUF001
+        for number in range(len(FRONT))
+    ]
     by_split = {row[0]: row[4:] for row in area_table(partial.summary).rows}
     assert set(by_split["test"]) == {"–"}  # noqa: RUF001
     baselines = baseline_table(partial.summary)
@@ -90,7 +102,9 @@ def test_tables_show_the_scored_members(partial: Run) -> None:
 
 def test_report_states_the_number_of_scored_members(partial: Run) -> None:
     folder = write.write(partial.folder).folder
-    sentence = f"Only 1 of {len(FRONT)} front members is scored on test, so the front has no hypervolume"
+    sentence = (
+        f"Only 1 of {len(FRONT)} front members is scored on test, so the front has no hypervolume"
+    )
     shown = printed(narrow(partial.summary))
     on_page = f"{partial.folder.parent.name}/{partial.folder.name}"
     for name, run in (("front.md", partial.folder), ("report.html", on_page)):
@@ -121,7 +135,12 @@ def test_compare_omits_test(partial: Run, tmp_path: Path) -> None:
 def test_recordings_omit_test(partial: Run, tmp_path: Path) -> None:
     def splits(run: Run) -> set[str]:
         recording = read_run(LocalFolder(run.folder))
-        return {split for trial in recording.configurations for scores in trial.rungs.values() for split in scores}
+        return {
+            split
+            for trial in recording.configurations
+            for scores in trial.rungs.values()
+            for split in scores
+        }
 
     assert splits(partial) == {"dev"}
     assert splits(run_with(tmp_path / "complete", FRONT)) == {"dev", "test"}
@@ -160,7 +179,11 @@ def test_a_completely_scored_front_has_all_statistics(tmp_path: Path) -> None:
     missing_one = run_with(tmp_path / "missing", FRONT[1:]).summary
     complete = run_with(tmp_path / "complete", FRONT).summary
     assert set(missing_one.areas) == {"dev"}
-    assert set(complete.areas) == set(complete.probes) == set(complete.uncertainty) == {"dev", "test"}
+    assert (
+        set(complete.areas) == set(complete.probes) == set(complete.uncertainty) == {"dev", "test"}
+    )
     polarity, similarity = REFERENCE["test"]
     on_test = [(point["polarity"] - 0.02, point["similarity"] - 0.01) for point in FRONT]
-    assert complete.areas["test"].front == pytest.approx(hypervolume(on_test, (polarity, similarity / 2)))
+    assert complete.areas["test"].front == pytest.approx(
+        hypervolume(on_test, (polarity, similarity / 2))
+    )

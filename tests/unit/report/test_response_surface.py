@@ -20,7 +20,9 @@ def random_configs(rng, count):
         loss = LOSSES[rng.integers(3)]
         clip = None if rng.uniform() < 0.3 else rng.uniform(0.5, 2)
         margin = rng.uniform(0.1, 0.9) if loss == "triplet" else None
-        configs.append({"loss": loss, "rate": 10 ** rng.uniform(-6, -3), "clip": clip, "margin": margin})
+        configs.append(
+            {"loss": loss, "rate": 10 ** rng.uniform(-6, -3), "clip": clip, "margin": margin}
+        )
     return configs
 
 
@@ -28,7 +30,11 @@ def test_main_effects_equal_brute_force_over_a_grid():
     rng = np.random.default_rng(0)
     axes = axes_of(random_configs(rng, 60), ("loss", "rate", "clip"))
     assert [axis.is_levels for axis in axes] == [True, False, False]
-    scores = 0.1 * axes[0].places + np.sin(3 * axes[1].places) * (axes[2].places < 0) + rng.normal(0, 0.02, 60)
+    scores = (
+        0.1 * axes[0].places
+        + np.sin(3 * axes[1].places) * (axes[2].places < 0)
+        + rng.normal(0, 0.02, 60)
+    )
     surface = Surface(axes, scores)
     shape = [len(axis.cells) for axis in axes]
     grid = np.meshgrid(*[axis.cells for axis in axes], indexing="ij")
@@ -48,8 +54,12 @@ def test_main_effects_approximate_sobols_g_function(seed):
     rng = np.random.default_rng(seed)
     strengths = np.array([0.5, 1.0, 2.0, 4.0, 9.0])
     values = rng.uniform(size=(250, 5))
-    scores = ((np.abs(4 * values - 2) + strengths) / (1 + strengths)).prod(axis=1) + rng.normal(0, 0.05, 250)
-    configs = [dict(zip("abcde", row, strict=True)) for row in (1 + values).tolist()]  # no range of a factor of 10
+    scores = ((np.abs(4 * values - 2) + strengths) / (1 + strengths)).prod(axis=1) + rng.normal(
+        0, 0.05, 250
+    )
+    configs = [
+        dict(zip("abcde", row, strict=True)) for row in (1 + values).tolist()
+    ]  # no range of a factor of 10
     effects = main_effects(axes_of(configs, "abcde"), scores)
     expected = 1 / (3 * (1 + strengths) ** 2)
     np.testing.assert_allclose(effects / effects.sum(), expected / expected.sum(), atol=0.06)
@@ -65,7 +75,9 @@ def test_surface_predicts_unseen_configurations_better_than_trees():
         axes = axes_of(random_configs(rng, 300), ("loss", "rate", "clip", "margin"))
         by_loss = rng.normal(size=3)[axes[0].places.astype(int)]
         rises = rng.normal(size=3)[axes[0].places.astype(int)]
-        truth = by_loss + (1 + 0.3 * rises) * np.sin(4 * axes[1].places) + 0.5 * (axes[2].places < 0)
+        truth = (
+            by_loss + (1 + 0.3 * rises) * np.sin(4 * axes[1].places) + 0.5 * (axes[2].places < 0)
+        )
         scores = truth + rng.normal(0, 0.3, 300)
         seen, unseen = slice(0, 200), slice(200, 300)
         part = [dataclasses.replace(axis, places=axis.places[seen]) for axis in axes]
@@ -74,8 +86,14 @@ def test_surface_predicts_unseen_configurations_better_than_trees():
         trees = GradientBoostingRegressor(
             n_estimators=200, learning_rate=0.05, max_depth=4, min_samples_leaf=3, subsample=0.5
         )
-        of_trees = trees.set_params(random_state=seed).fit(table[seen], scores[seen]).predict(table[unseen])
-        errors = [np.square(predicted - truth[unseen]).mean() for predicted in (of_surface, of_trees)]
+        of_trees = (
+            trees.set_params(random_state=seed)
+            .fit(table[seen], scores[seen])
+            .predict(table[unseen])
+        )
+        errors = [
+            np.square(predicted - truth[unseen]).mean() for predicted in (of_surface, of_trees)
+        ]
         better += errors[0] < 0.7 * errors[1]
     assert better >= 4
 
@@ -94,7 +112,9 @@ def test_many_configurations_are_subsampled(monkeypatch):
 
 @pytest.mark.parametrize("noise", [0.0, 1e-7])
 def test_noise_free_scores_and_repeated_configurations_are_stable(noise):
-    configs = [dict(zip("ab", pair, strict=True)) for pair in itertools.product(range(4), range(3))] * 4
+    configs = [
+        dict(zip("ab", pair, strict=True)) for pair in itertools.product(range(4), range(3))
+    ] * 4
     rng = np.random.default_rng(0)
     scores = np.array([0.1 * config["a"] + 0.05 * config["b"] for config in configs]) + rng.normal(
         0, noise, len(configs)

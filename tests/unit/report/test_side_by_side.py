@@ -17,18 +17,33 @@ from raysweep.results.ledger import Ledger
 from raysweep.results.reader import load
 from raysweep.results.types import TrialStatus
 from raysweep.storage.folder import LocalFolder
-from support.ledgers import INFO, REFERENCE, StoredSweep, StoredTrial, dev_front, point, random_trials, write_ledger
+from support.ledgers import (
+    INFO,
+    REFERENCE,
+    StoredSweep,
+    StoredTrial,
+    dev_front,
+    point,
+    random_trials,
+    write_ledger,
+)
 from support.query_scores import scores_of, write_query_scores
 
 
-def side(folder, name="run", trials=None, *, scores=True, tested=True, has_reference=True, **changes):
+def side(
+    folder, name="run", trials=None, *, scores=True, tested=True, has_reference=True, **changes
+):
     """A run in a folder of its own; ``changes`` are those of its info."""
     trials = random_trials(20) if trials is None else trials
     info = dataclasses.replace(INFO, **changes)
     run = folder / name
     run.mkdir()
     write_ledger(
-        run, trials, StoredSweep(info=info, test_of=dev_front(trials) if tested else (), reference=has_reference)
+        run,
+        trials,
+        StoredSweep(
+            info=info, test_of=dev_front(trials) if tested else (), reference=has_reference
+        ),
     )
     results = load(run)
     if scores:
@@ -65,7 +80,9 @@ def test_hypervolumes_are_above_one_reference_point(two):
         assert comparison.areas[split] == pytest.approx(expected)
         (difference,) = [item for item in comparison.differences if item.split == split]
         assert (difference.label, difference.other) == ("b", "a")
-        assert difference.estimate == pytest.approx(comparison.areas[split][1] - comparison.areas[split][0])
+        assert difference.estimate == pytest.approx(
+            comparison.areas[split][1] - comparison.areas[split][0]
+        )
 
 
 def test_dominated_points_equal_brute_force(two):
@@ -77,7 +94,10 @@ def test_dominated_points_equal_brute_force(two):
         for member in theirs.summary.members:
             point = member.on(domination.split)
             for other in mine.front.on(domination.split):
-                as_good = other["polarity"] >= point["polarity"] and other["similarity"] >= point["similarity"]
+                as_good = (
+                    other["polarity"] >= point["polarity"]
+                    and other["similarity"] >= point["similarity"]
+                )
                 if as_good and pairs([other]) != pairs([point]):
                     expected.append(member.dev.name)
                     break
@@ -107,12 +127,25 @@ def test_interval_equals_a_paired_bootstrap(two):
 
 def with_replicates(folder, name, deviation):
     """Write a run of two configurations; the first ran three times."""
-    side(folder, name, [StoredTrial({"loss": "a"}, "completed", "", [(0.8, 0.42)])] * 2, scores=False, tested=False)
+    side(
+        folder,
+        name,
+        [StoredTrial({"loss": "a"}, "completed", "", [(0.8, 0.42)])] * 2,
+        scores=False,
+        tested=False,
+    )
     ledger = Ledger(folder / name)
     for trial, sign in ((2, 1), (3, -1)):
         ledger.append(TrialStarted(trial=trial, config={"loss": "a"}, num_rungs=1, replicate_of=0))
         points = (point(trial, 1, 0.8 + sign * deviation, 0.42 - sign * deviation),)
-        rung = {"trial": trial, "step": 1, "examples_seen": 1024, "seconds": 1.0, "loss": 0.1, "stop": None}
+        rung = {
+            "trial": trial,
+            "step": 1,
+            "examples_seen": 1024,
+            "seconds": 1.0,
+            "loss": 0.1,
+            "stop": None,
+        }
         ledger.append(RungFinished(**rung, points=points))
         ledger.append(TrialEnded(trial=trial, status=TrialStatus.COMPLETED, reason=""))
     ledger.close()
@@ -123,8 +156,15 @@ def with_replicates(folder, name, deviation):
 
 def test_replicates_add_seed_noise_to_the_interval(tmp_path):
     """A run without replicates uses the seed noise of the other run."""
-    plain = side(tmp_path, "plain", [StoredTrial({"loss": "b"}, "completed", "", [(0.82, 0.41)])], tested=False)
-    wide, narrow = (with_replicates(tmp_path, name, size) for name, size in (("wide", 0.03), ("narrow", 0.002)))
+    plain = side(
+        tmp_path,
+        "plain",
+        [StoredTrial({"loss": "b"}, "completed", "", [(0.82, 0.41)])],
+        tested=False,
+    )
+    wide, narrow = (
+        with_replicates(tmp_path, name, size) for name, size in (("wide", 0.03), ("narrow", 0.002))
+    )
     comparisons = [compare_runs([replicated, plain]) for replicated in (wide, narrow)]
     for comparison in comparisons:
         (difference,) = comparison.differences
@@ -133,8 +173,13 @@ def test_replicates_add_seed_noise_to_the_interval(tmp_path):
         assert row[-1] == "queries and seeds"
         assert any("seeds" in note and "queries" in note for note in notes(comparison))
         assert as_json(comparison)["differences"][0]["over"] == "queries and seeds"
-    assert comparisons[0].differences[0].interval.half_width > 1.5 * comparisons[1].differences[0].interval.half_width
-    alone = compare_runs([plain, side(tmp_path, "other", random_trials(9), tested=False)]).differences[0]
+    assert (
+        comparisons[0].differences[0].interval.half_width
+        > 1.5 * comparisons[1].differences[0].interval.half_width
+    )
+    alone = compare_runs(
+        [plain, side(tmp_path, "other", random_trials(9), tested=False)]
+    ).differences[0]
     assert (alone.has_seeds, alone.noise) == (False, "queries")
 
 
@@ -142,7 +187,9 @@ def test_identical_runs_have_no_difference(tmp_path):
     comparison = compare_runs([side(tmp_path, "a"), side(tmp_path, "b")])
     for difference in comparison.differences:
         assert (difference.estimate, difference.interval.low, difference.interval.high) == (0, 0, 0)
-    assert not any(domination.names for domination in comparison.dominations if domination.split == "dev")
+    assert not any(
+        domination.names for domination in comparison.dominations if domination.split == "dev"
+    )
     assert comparison.settings == ()
     assert [setting.name for setting in comparison.best_configs] == ["best point"]
 
@@ -156,7 +203,9 @@ def test_intervals_of_several_runs_are_simultaneous(tmp_path):
     for difference in comparison.differences[::2]:
         assert difference.interval.half_width > 1.1 * alone[difference.split].interval.half_width
     assert any("Bonferroni" in note and "90%" in note for note in notes(comparison))
-    assert any("simultaneous 90% interval" in column for column in difference_table(comparison).columns)
+    assert any(
+        "simultaneous 90% interval" in column for column in difference_table(comparison).columns
+    )
     assert len(comparison.dominations) == 12
 
 
@@ -203,13 +252,17 @@ def test_runs_without_query_scores_have_no_interval_and_a_note(tmp_path, which):
     sides = [side(tmp_path, "a", scores=which != "a"), side(tmp_path, "b", scores=which != "b")]
     comparison = compare_runs(sides)
     assert all(difference.interval is None for difference in comparison.differences)
-    assert any(re.search(f"no interval: {which} .*per-query scores", note) for note in notes(comparison))
+    assert any(
+        re.search(f"no interval: {which} .*per-query scores", note) for note in notes(comparison)
+    )
 
 
 def test_different_queries_with_equal_means_have_no_interval(tmp_path):
     first, second = side(tmp_path, "a"), side(tmp_path, "b", scores=False)
     results = second.summary.results
-    write_query_scores(tmp_path / "b", results, lambda point, num_queries: scores_of(point, num_queries, seed=1))
+    write_query_scores(
+        tmp_path / "b", results, lambda point, num_queries: scores_of(point, num_queries, seed=1)
+    )
     second = dataclasses.replace(second, summary=summary_of(LocalFolder(tmp_path / "b")))
     comparison = compare_runs([first, second])
     (reason,) = {difference.why_none for difference in comparison.differences}
@@ -234,7 +287,10 @@ def test_runs_without_any_front_are_rejected(tmp_path):
 
 
 def test_runs_without_the_references_scores_have_no_hypervolume(tmp_path):
-    sides = [side(tmp_path, name, random_trials(9, seed), has_reference=False) for seed, name in enumerate("ab")]
+    sides = [
+        side(tmp_path, name, random_trials(9, seed), has_reference=False)
+        for seed, name in enumerate("ab")
+    ]
     comparison = compare_runs(sides)
     assert not comparison.areas and not comparison.differences and comparison.dominations
     assert any("reference encoder" in note for note in comparison.notes)
@@ -242,7 +298,10 @@ def test_runs_without_the_references_scores_have_no_hypervolume(tmp_path):
 
 def test_common_constraints_apply_to_hypervolumes(tmp_path):
     constraints = {"polarity": 0.8}
-    sides = [side(tmp_path, name, random_trials(20, seed), constraints=constraints) for seed, name in enumerate("ab")]
+    sides = [
+        side(tmp_path, name, random_trials(20, seed), constraints=constraints)
+        for seed, name in enumerate("ab")
+    ]
     comparison = compare_runs(sides)
     expected = [run.summary.areas["test"].front for run in sides]
     assert comparison.areas["test"] == pytest.approx(expected)
@@ -255,7 +314,9 @@ def test_only_differing_settings_are_listed(tmp_path):
     common = {"k": 16, "budget.trials": 20}
     one, other = side(tmp_path, "a"), side(tmp_path, "b", version="0.2.0")
     one = dataclasses.replace(one, settings={**common, "sampler": "mfgp", "seed": 0})
-    other = dataclasses.replace(other, settings={**common, "sampler": "tpe", "space.loss": "triplet", "seed": 0})
+    other = dataclasses.replace(
+        other, settings={**common, "sampler": "tpe", "space.loss": "triplet", "seed": 0}
+    )
     comparison = compare_runs([one, other])
     assert {setting.name: setting.values for setting in comparison.settings} == {
         "sampler": ("mfgp", "tpe"),

@@ -22,7 +22,9 @@ def test_rungs_count_evaluated_and_ended_trials(tmp_path: Path) -> None:
         evaluated = [trial for trial in trials if len(trial.scores) >= step]
         best = max(0.5 * sum(trial.scores[step - 1]) for trial in evaluated)
         last = [trial.status for trial in trials if len(trial.scores) == step]
-        endings = Counter("interrupted" if status == "running" else status for status in last)  # as the sweep is over
+        endings = Counter(
+            "interrupted" if status == "running" else status for status in last
+        )  # as the sweep is over
         assert int(cells["trials"]) == len(evaluated)
         assert cells["best objective"] == f"{100 * best:.1f}"
         assert endings
@@ -36,4 +38,7 @@ def test_text_states_the_trained_share(tmp_path: Path) -> None:
     write_ledger(tmp_path, trials)
     text = stopping_text(summary_of(LocalFolder(tmp_path)))
     num_trained, num_planned = sum(len(trial.scores) for trial in trials), NUM_RUNGS * len(trials)
-    assert f"{num_trained} of {num_planned} rungs were trained ({num_trained / num_planned:.0%})" in text
+    assert (
+        f"{num_trained} of {num_planned} rungs were trained ({num_trained / num_planned:.0%})"
+        in text
+    )

@@ -19,14 +19,25 @@ from raysweep.results.ledger import Ledger
 from raysweep.results.reader import load
 from raysweep.results.types import GuardScore
 from support.consoles import narrow, printed
-from support.ledgers import INFO, REFERENCE, StoredSweep, StoredTrial, dev_front, random_trials, write_ledger
+from support.ledgers import (
+    INFO,
+    REFERENCE,
+    StoredSweep,
+    StoredTrial,
+    dev_front,
+    random_trials,
+    write_ledger,
+)
 
 
 def chords(pairs: Sequence[Pair]) -> list[Pair]:
     """Points on the lines between neighbors, the neighbors among them."""
     shares = np.linspace(0, 1, 101)
     return [
-        (float(left[0] + share * (right[0] - left[0])), float(left[1] + share * (right[1] - left[1])))
+        (
+            float(left[0] + share * (right[0] - left[0])),
+            float(left[1] + share * (right[1] - left[1])),
+        )
         for left, right in itertools.pairwise(pairs)
         for share in shares
     ]
@@ -75,7 +86,9 @@ def test_best_point_is_the_best_of_all_points(tmp_path, weight, similarity):
     best = [member.dev for member in summary.members if member.is_best]
     assert len(best) == 1
     assert score(best[0]) == max(map(score, all_points)) == info.objective(best[0])
-    assert max(max(trial.objectives) for trial in summary.trials if trial.objectives) == score(best[0])
+    assert max(max(trial.objectives) for trial in summary.trials if trial.objectives) == score(
+        best[0]
+    )
     assert sum(member.is_knee for member in summary.members) == 1
 
 
@@ -102,13 +115,17 @@ def test_infeasible_members_are_marked_and_do_not_count(tmp_path, constraints, s
     members = {(m.dev["polarity"], m.dev["similarity"]): m for m in summary.members}
     assert 0 < sum(m.is_feasible for m in summary.members) < len(dev_front(trials)) == len(members)
     for pair, member in members.items():
-        assert member.is_feasible == all(member.dev[name] >= value for name, value in constraints.items())
+        assert member.is_feasible == all(
+            member.dev[name] >= value for name, value in constraints.items()
+        )
         assert member.is_best == (pair == objective.best_point(pairs))
         assert member.is_feasible or not member.is_knee
     assert summary.areas["dev"].front == pytest.approx(objective.area(pairs))
     limit = chords([(p["polarity"], p["similarity"]) for p in summary.oracles["dev"]])
     assert summary.areas["dev"].oracle == pytest.approx(objective.area(limit), rel=2e-3)
-    feasible = [(m.test["polarity"], m.test["similarity"]) for m in summary.members if m.is_feasible]
+    feasible = [
+        (m.test["polarity"], m.test["similarity"]) for m in summary.members if m.is_feasible
+    ]
     assert summary.areas["test"].front == pytest.approx(
         hypervolume(feasible, summary.objectives_by_split["test"].reference_point)
     )
@@ -116,7 +133,9 @@ def test_infeasible_members_are_marked_and_do_not_count(tmp_path, constraints, s
         own = [(p["polarity"], p["similarity"]) for p in points if p.trial == trial.trial.trial]
         if own:
             assert (trial.best["polarity"], trial.best["similarity"]) == objective.best_point(own)
-            assert trial.objective == pytest.approx(objective.weighted_sum(objective.best_point(own)))
+            assert trial.objective == pytest.approx(
+                objective.weighted_sum(objective.best_point(own))
+            )
             assert trial.is_feasible == (objective.best_value(own) >= 0)
     texts = {
         "retention": "Constraints: retention ≥ 80.0.",
@@ -124,10 +143,15 @@ def test_infeasible_members_are_marked_and_do_not_count(tmp_path, constraints, s
     }
     for name in ("front.md", "report.html"):
         text = (tmp_path / "report" / name).read_text()
-        assert texts[next(iter(constraints))] in text.split("Front</h2>" if name == "report.html" else "## Front")[0]
+        assert (
+            texts[next(iter(constraints))]
+            in text.split("Front</h2>" if name == "report.html" else "## Front")[0]
+        )
         assert "front members miss the constraints" in text
     marks = [row[0] for row in front_table(summary).rows]
-    assert [tables.MISSES in mark for mark in marks] == [not member.is_feasible for member in summary.members]
+    assert [tables.MISSES in mark for mark in marks] == [
+        not member.is_feasible for member in summary.members
+    ]
 
 
 def test_best_point_has_the_smallest_violation_if_none_is_feasible(tmp_path):
@@ -138,8 +162,12 @@ def test_best_point_has_the_smallest_violation_if_none_is_feasible(tmp_path):
     assert best.dev["polarity"] == max(member.dev["polarity"] for member in summary.members)
     assert sum(member.is_knee for member in summary.members) == 1
     assert summary.areas["dev"].front == 0
-    assert any(note.startswith("No point meets the constraints (P ≥ 95.0)") for note in notes(summary))
-    assert "misses" in printed(narrow(summary), width=80) and "P ≥ 95.0" in printed(narrow(summary), width=80)
+    assert any(
+        note.startswith("No point meets the constraints (P ≥ 95.0)") for note in notes(summary)
+    )
+    assert "misses" in printed(narrow(summary), width=80) and "P ≥ 95.0" in printed(
+        narrow(summary), width=80
+    )
 
 
 @pytest.mark.parametrize(
@@ -155,8 +183,14 @@ def test_best_point_has_the_smallest_violation_if_none_is_feasible(tmp_path):
 def test_members_that_miss_a_guard_do_not_count_and_are_not_chosen(tmp_path, scores, area, chosen):
     """Areas computed by hand above (0.63, 0.235). If no member meets the guard, the best is chosen as without it."""
     pairs = {"a": (0.80, 0.45), "b": (0.88, 0.30)}
-    write_ledger(tmp_path, [StoredTrial({"loss": loss}, "completed", "", [pair]) for loss, pair in pairs.items()])
-    guards = [GuardScore(trial, 1, "plain", None, "sts", "spearman", score, 0.7) for trial, score in enumerate(scores)]
+    write_ledger(
+        tmp_path,
+        [StoredTrial({"loss": loss}, "completed", "", [pair]) for loss, pair in pairs.items()],
+    )
+    guards = [
+        GuardScore(trial, 1, "plain", None, "sts", "spearman", score, 0.7)
+        for trial, score in enumerate(scores)
+    ]
     ledger = Ledger(tmp_path)
     ledger.append(GuardsMeasured(scores=tuple(guards)))
     ledger.close()

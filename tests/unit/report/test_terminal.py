@@ -18,7 +18,10 @@ def test_front_table_fits_80_columns_without_cutting_scores(run):
     assert max(map(len, text.splitlines())) <= 80
     for member in summary.members:
         for point in (member.dev, member.test):
-            assert f"{100 * point['polarity']:.1f}" in text and f"{100 * point['similarity']:.1f}" in text
+            assert (
+                f"{100 * point['polarity']:.1f}" in text
+                and f"{100 * point['similarity']:.1f}" in text
+            )
     assert "R on dev: P 63.0, S 47.0" in text and "knee" in text
     assert "accuracy" not in text and "…" not in text
 
@@ -40,7 +43,9 @@ def test_large_fronts_show_evenly_spaced_and_marked_members(tmp_path):
     summary = summarize(load(tmp_path))
     assert len(summary.members) == 100
     shown = printed(narrow(summary), width=80)
-    match = re.search(r"(\d+) of 100 members; raysweep show \S+ lists all of them", " ".join(shown.split()))
+    match = re.search(
+        r"(\d+) of 100 members; raysweep show \S+ lists all of them", " ".join(shown.split())
+    )
     assert match is not None
     num_shown = int(match[1])
     assert 20 <= num_shown <= MAX_ROWS

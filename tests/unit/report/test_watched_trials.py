@@ -20,7 +20,9 @@ def made_relations(name: str) -> Relations:
     for query in range(NUM_QUERIES):
         group = builder.group(query, f"query {query}")
         for number in range(20):
-            builder.add(group, f"query {query}", [f"{query}, {number}"], is_positive=number % 2 == 0)
+            builder.add(
+                group, f"query {query}", [f"{query}, {number}"], is_positive=number % 2 == 0
+            )
     return builder.build()
 
 
@@ -33,7 +35,9 @@ def made_trial(rate: float, seed: int, target: float, worse: float, better: floa
     for made, shift in zip(relations, shifts.values(), strict=True):
         noise = rng.normal(size=len(made.first))
         base.append(dict.fromkeys(GEOMETRIES, Measured(made, noise + made.is_positive)))
-        tuned.append(dict.fromkeys(GEOMETRIES, Measured(made, noise + (1 + shift) * made.is_positive)))
+        tuned.append(
+            dict.fromkeys(GEOMETRIES, Measured(made, noise + (1 + shift) * made.is_positive))
+        )
     watched = WatchedRelations(relations, has_target=True, seed=0).compare(tuned, base)
     return WatchedRung(0, 1, replace(watched, learning_rate=rate))
 
@@ -43,7 +47,11 @@ def test_planted_changes_are_classified(seed: int) -> None:
     trial = made_trial(1e-5, seed, target=0.5, worse=0.5, better=0.5)
     watched = trial.watched
     assert watched.target is not None and watched.target.whole_by("cosine").verdict == "improved"
-    assert [found.whole_by("cosine").verdict for found in watched.sets] == ["unchanged", "worsened", "improved"]
+    assert [found.whole_by("cosine").verdict for found in watched.sets] == [
+        "unchanged",
+        "worsened",
+        "improved",
+    ]
     assert worsened(watched, "cosine") == ["worse"]
 
 
@@ -54,7 +62,9 @@ def test_range_has_the_rates_at_which_the_target_improves_and_nothing_worsens() 
         made_trial(1e-8, 2, target=0.0, worse=0.0, better=0.0),
         made_trial(1e-6, 3, target=0.5, worse=0.0, better=0.5),
     ]
-    assert adiabatic_range(trials, "cosine") == AdiabaticRange([1e-7, 1e-6], [1e-8, 1e-7, 1e-6, 1e-5])
+    assert adiabatic_range(trials, "cosine") == AdiabaticRange(
+        [1e-7, 1e-6], [1e-8, 1e-7, 1e-6, 1e-5]
+    )
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,9 @@ def test_front_json_lists_the_front_on_dev_then_on_test(run):
             )
     written = write.write(folder)
     assert json.loads((folder / "report" / "front.json").read_text()) == expected
-    assert {path.name for path in (folder / "report").iterdir()} == {path.name for path in written.files}
+    assert {path.name for path in (folder / "report").iterdir()} == {
+        path.name for path in written.files
+    }
 
 
 def test_parquet_files_hold_every_row_of_the_ledger(run):
@@ -59,7 +61,8 @@ def test_parquet_files_hold_every_row_of_the_ledger(run):
     rows = json.loads((folder / "report" / "points.json").read_text())
     assert pq.read_table(folder / "report" / "points.parquet").to_pylist() == rows
     assert [(row["trial"], row["kind"], row["split"], row["polarity"]) for row in rows] == [
-        (point.trial, point.kind, point.split, round(100 * point["polarity"], 4)) for point in results.points
+        (point.trial, point.kind, point.split, round(100 * point["polarity"], 4))
+        for point in results.points
     ]
     rungs = pq.read_table(folder / "report" / "rungs.parquet").to_pylist()
     assert rungs == [dataclasses.asdict(rung) for rung in results.rungs]
@@ -81,9 +84,17 @@ def test_costs_equal_those_of_the_ledger_and_add_up(tmp_path, gpus, price):
     summary = write.write(tmp_path).summary
     driver.close()
     *rows, total = json.loads((tmp_path / "report" / "costs.json").read_text())
-    assert {row["kind"] for row in rows} == {status for _, status, *_ in trials} >= {"paused", "interrupted", "running"}
+    assert (
+        {row["kind"] for row in rows}
+        == {status for _, status, *_ in trials}
+        >= {"paused", "interrupted", "running"}
+    )
     for row in (*rows, total):
-        of_kind = [number for number, (_, status, *_) in enumerate(trials) if row["kind"] in (status, "all")]
+        of_kind = [
+            number
+            for number, (_, status, *_) in enumerate(trials)
+            if row["kind"] in (status, "all")
+        ]
         assert row["num_trials"] == len(of_kind)
         assert row["num_rungs"] == sum(len(trials[number][3]) for number in of_kind)
         for name in ("seconds", "cpu_seconds", "gpu_seconds", *(["money"] if price else [])):
@@ -117,7 +128,9 @@ def test_an_interrupted_sweep_has_a_note_on_missing_test_scores(tmp_path):
     for name in ("report.html", "front.md"):
         text = (tmp_path / "report" / name).read_text()
         assert "The sweep was interrupted: Ctrl-C." in text and "test split was not scored" in text
-    assert {row["split"] for row in json.loads((tmp_path / "report" / "front.json").read_text())} == {"dev"}
+    assert {
+        row["split"] for row in json.loads((tmp_path / "report" / "front.json").read_text())
+    } == {"dev"}
 
 
 def test_a_ledger_with_a_truncated_last_line_reports_earlier_lines(tmp_path):
@@ -159,7 +172,9 @@ def test_a_report_replaces_an_earlier_one_unless_it_fails(run, monkeypatch):
             write.write(folder)
     assert {path.name: path.read_bytes() for path in (folder / "report").iterdir()} == before
     write.write(folder)
-    assert json.loads(before["front.json"]) != json.loads((folder / "report" / "front.json").read_text())
+    assert json.loads(before["front.json"]) != json.loads(
+        (folder / "report" / "front.json").read_text()
+    )
 
 
 def test_unwritable_folders_and_folders_without_a_run_are_rejected(run, tmp_path_factory):

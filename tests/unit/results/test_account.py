@@ -23,7 +23,9 @@ def play(sweep: Sweep, now: list[float], num_rungs: int) -> None:
             num_rungs -= 1
             now[0] += 60 + num_rungs
             (sweep.run.path / "points" / point_name(number, step)).mkdir()
-            if sweep.record_rung(number, {**rung(config, step), "node": {"type": "big", "cpus": 8, "gpus": 0}}):
+            if sweep.record_rung(
+                number, {**rung(config, step), "node": {"type": "big", "cpus": 8, "gpus": 0}}
+            ):
                 break
             if not num_rungs:
                 return
@@ -51,17 +53,28 @@ def test_summary_and_report_match_the_costs(
     total = sweep.costs.total
     for name in ("seconds", "cpu_seconds", "gpu_seconds", "money"):
         stored = math.fsum(getattr(trial, name) for trial in results.trials)
-        assert stored == pytest.approx(getattr(total, name)) == pytest.approx(getattr(account.total.cost, name))
+        assert (
+            stored
+            == pytest.approx(getattr(total, name))
+            == pytest.approx(getattr(account.total.cost, name))
+        )
         parts = math.fsum(getattr(entry.cost, name) for entry in account.entries)
         assert parts == pytest.approx(stored)
     assert total.seconds == pytest.approx(now[0])
-    steps = {n: max((r.step for r in results.rungs if r.trial == n), default=0) for n in range(len(results.trials))}
+    steps = {
+        n: max((r.step for r in results.rungs if r.trial == n), default=0)
+        for n in range(len(results.trials))
+    }
     early = [trial for trial in results.trials if trial.status in ("stopped", "paused")]
     assert {trial.status for trial in early} == {"stopped" if status == "completed" else "paused"}
-    early = [trial for trial in early if trial.status == "stopped"]  # what is paused may still go on
+    early = [
+        trial for trial in early if trial.status == "stopped"
+    ]  # what is paused may still go on
     saved = sum(trial.seconds / steps[trial.trial] * (4 - steps[trial.trial]) for trial in early)
     others = sum(trial.seconds for trial in results.trials if trial.status != "completed")
-    assert account.total.saved_seconds == pytest.approx(saved) and (saved > 0) == (status == "completed")
+    assert account.total.saved_seconds == pytest.approx(saved) and (saved > 0) == (
+        status == "completed"
+    )
     money = f", {total.money:.2f} in money" if total.money else ""
     assert sentence(build_account(load(sweep.run.path)), 0) == (
         f"{now[0]:,.0f} trial-seconds, {now[0] * 2 / 3600:.2f} CPU-hours, {now[0] / 2 / 3600:.2f} GPU-hours{money}; "
@@ -70,7 +83,9 @@ def test_summary_and_report_match_the_costs(
     assert bool(money) == (prices != "{}")
 
 
-def test_failed_and_interrupted_trials_cost_and_save_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_and_interrupted_trials_cost_and_save_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     sweep, _ = make(tmp_path, early_stopping__policy="none")
@@ -95,7 +110,9 @@ def test_failed_and_interrupted_trials_cost_and_save_nothing(tmp_path: Path, mon
 @pytest.mark.parametrize(
     ("prices", "warned"), [("{gpu: 1}", True), ("{big: 1}", False), ("{gpu: 1, default: 0}", False)]
 )
-def test_missing_price_under_a_money_limit_warns_once(tmp_path: Path, prices: str, warned: bool) -> None:
+def test_missing_price_under_a_money_limit_warns_once(
+    tmp_path: Path, prices: str, warned: bool
+) -> None:
     sweep, out = make(tmp_path, budget__prices=prices, budget__money="5")
     play(sweep, [0.0], 4)
     assert out.getvalue().count("budget.prices has no price for the node type 'big'") == warned

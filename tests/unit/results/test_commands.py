@@ -13,8 +13,15 @@ from raysweep.results.types import Results
 from support.ledgers import INFO
 from support.paths import ROOT
 
-SUGGESTION = re.compile(r"raysweep [a-z]+.*?\b[A-Z]{3,}\b|--[a-z_.-]+ (?:KEY|TOTAL|N|NAME|FOLDER|RUN)\b")
-SYNTAX = ("--resume RUN or --resume-or-start", "combined with --resume RUN", "or --resume RUN", "requires --")
+SUGGESTION = re.compile(
+    r"raysweep [a-z]+.*?\b[A-Z]{3,}\b|--[a-z_.-]+ (?:KEY|TOTAL|N|NAME|FOLDER|RUN)\b"
+)
+SYNTAX = (
+    "--resume RUN or --resume-or-start",
+    "combined with --resume RUN",
+    "or --resume RUN",
+    "requires --",
+)
 """Parts of errors that explain the syntax of options instead of suggesting a command."""
 
 
@@ -25,7 +32,12 @@ def texts_to_print(tree: ast.AST) -> Iterator[str]:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             skipped.add(id(node.value))
         if isinstance(node, ast.Call):
-            skipped |= {id(part) for keyword in node.keywords if keyword.arg == "help" for part in ast.walk(keyword)}
+            skipped |= {
+                id(part)
+                for keyword in node.keywords
+                if keyword.arg == "help"
+                for part in ast.walk(keyword)
+            }
     for node in ast.walk(tree):
         if id(node) in skipped:
             continue
@@ -47,11 +59,20 @@ def test_no_suggested_command_has_a_placeholder() -> None:
 
 def test_locations_are_quoted(tmp_path: Path) -> None:
     run = str(tmp_path / "my run's")
-    assert shlex.split(format_resume(run, "--trials", "4")) == ["raysweep", "run", "--resume", run, "--trials", "4"]
+    assert shlex.split(format_resume(run, "--trials", "4")) == [
+        "raysweep",
+        "run",
+        "--resume",
+        run,
+        "--trials",
+        "4",
+    ]
     assert shlex.split(format_command("show", run)) == ["raysweep", "show", run]
 
 
-def test_locations_in_the_working_directory_are_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_locations_in_the_working_directory_are_relative(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert format_command("show", str(tmp_path / "runs" / "one")) == "raysweep show runs/one"
     assert format_command("show", str(tmp_path.parent)) == f"raysweep show {tmp_path.parent}"

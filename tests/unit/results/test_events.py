@@ -50,17 +50,50 @@ from raysweep.results.types import (
 from raysweep.results.watched import TensorChange, Watched, WatchedSet
 from support.points import make_scores
 
-INFO = RunInfo("s", "0", "d", "m", "r", 16, "uniform", 0.5, "similarity", 12, {"dev": 9}, {"dev": 9}, ("0", "1"), 0)
+INFO = RunInfo(
+    "s",
+    "0",
+    "d",
+    "m",
+    "r",
+    16,
+    "uniform",
+    0.5,
+    "similarity",
+    12,
+    {"dev": 9},
+    {"dev": 9},
+    ("0", "1"),
+    0,
+)
 COST = Cost(10.0, 20.0, 5.0, 0.25)
-POINT = Point(3, 2, "concat", 0.3, "dev", 768, make_scores(0.7, 0.4, retention=0.9, spreads=(0.2, 0.1)))
-REFERENCE = Point(None, None, "reference", None, "test", 384, make_scores(0.6, 0.47, spreads=(0.2, 0.1)))
-FIGURES = {"cross_entropy_before": 0.377, "cross_entropy": 0.203, "error_before": 0.08, "error": 0.01}
+POINT = Point(
+    3, 2, "concat", 0.3, "dev", 768, make_scores(0.7, 0.4, retention=0.9, spreads=(0.2, 0.1))
+)
+REFERENCE = Point(
+    None, None, "reference", None, "test", 384, make_scores(0.6, 0.47, spreads=(0.2, 0.1))
+)
+FIGURES = {
+    "cross_entropy_before": 0.377,
+    "cross_entropy": 0.203,
+    "error_before": 0.08,
+    "error": 0.01,
+}
 ON_DEV = Calibration(3, 2, "dev", 2.9, **FIGURES)
-TOLD = Point(3, 2, "labeled", 0.3, "dev", 386, make_scores(0.9, 0.4, retention=0.9, spreads=(0.2, 0.1)))
+TOLD = Point(
+    3, 2, "labeled", 0.3, "dev", 386, make_scores(0.9, 0.4, retention=0.9, spreads=(0.2, 0.1))
+)
 ON_TEST = Calibration(3, 2, "test", 2.9, **FIGURES)
 AREA = Measure(3, 2, "dev", "average_precision", 0.9, curve=(1.0, 0.8))
 KL = Measure(None, None, "test", "divergence", 0.3, 0.2, 0.4)
-RUNG: dict[str, Any] = {"trial": 3, "step": 2, "examples_seen": 4096, "seconds": 8.5, "loss": 0.1, "points": (POINT,)}
+RUNG: dict[str, Any] = {
+    "trial": 3,
+    "step": 2,
+    "examples_seen": 4096,
+    "seconds": 8.5,
+    "loss": 0.1,
+    "points": (POINT,),
+}
 
 PND = MeasuredValue("PND", "cosine", 0.2, 0.3, -0.15, -0.05, 400, -3.3)
 
@@ -157,7 +190,12 @@ def test_points_omit_fields_of_their_event() -> None:
     rung = RungFinished(**RUNG, stop=None, calibration=ON_DEV).to_json()
     (point,) = rung["points"]
     (measure,) = RungFinished(**RUNG, stop=None, measures=(AREA,)).to_json()["measures"]
-    assert measure == {"split": "dev", "name": "average_precision", "value": 0.9, "curve": (1.0, 0.8)}
+    assert measure == {
+        "split": "dev",
+        "name": "average_precision",
+        "value": 0.9,
+        "curve": (1.0, 0.8),
+    }
     assert not {"trial", "step"} & set(point)
     assert not {"trial", "step"} & set(rung["calibration"])
     (reference,) = PointsScored(points=(REFERENCE,)).to_json()["points"]
@@ -168,7 +206,9 @@ def test_optional_fields_have_defaults() -> None:
     rung = json.loads(json.dumps(RungFinished(**RUNG, stop=None).to_json()))
     del rung["stop"]
     assert read_event(rung) == RungFinished(**RUNG, stop=None)
-    assert read_event({"event": "trial", "trial": 0, "config": {}}) == TrialStarted(trial=0, config={}, num_rungs=0)
+    assert read_event({"event": "trial", "trial": 0, "config": {}}) == TrialStarted(
+        trial=0, config={}, num_rungs=0
+    )
     assert read_event({"event": "pause", "trial": 0}) == TrialPaused(trial=0, reason="")
 
 
@@ -193,7 +233,10 @@ def _measure_line(**values: Any) -> str:
         ('{"event": "revived", "trial": 3}', "line 2: event is 'revived'; allowed: .*resume"),
         ('{"event": ["end"]}', r"line 2: event is \['end'\]"),
         ('{"event": "resume"}', "line 2: trial is missing"),
-        ('{"event": "end", "trial": 3, "status": "cut"}', "line 2: status is 'cut': input should be 'running'"),
+        (
+            '{"event": "end", "trial": 3, "status": "cut"}',
+            "line 2: status is 'cut': input should be 'running'",
+        ),
         ('{"event": "rung", "trial": 3}', "line 2: step is missing"),
         ('{"event": "points", "points": "x"}', "line 2: points is 'x'"),
         (_rung_line(temperature=0.0), "line 2: temperature is 0.0; allowed: .*above 0"),
@@ -204,9 +247,15 @@ def _measure_line(**values: Any) -> str:
         (_measure_line(name="a b"), "line 2: 'a b' is not a measure; allowed: letters"),
         (_measure_line(low=math.inf), "line 2: average_precision .*allowed: finite numbers"),
         (_measure_line(value="few"), "line 2: measures.0.value is 'few'"),
-        (json.dumps({**RungFinished(**RUNG, stop=None).to_json(), "measures": 3}), "line 2: measures is 3"),
+        (
+            json.dumps({**RungFinished(**RUNG, stop=None).to_json(), "measures": 3}),
+            "line 2: measures is 3",
+        ),
         ('{"event": "points", "points": [], "labeled": [7]}', r"line 2: labeled is \[7\]"),
-        ('{"event": "mean", "trial": 3, "runs": 2, "points": [7]}', r"line 2: points is \[7\]; allowed: a list"),
+        (
+            '{"event": "mean", "trial": 3, "runs": 2, "points": [7]}',
+            r"line 2: points is \[7\]; allowed: a list",
+        ),
         (
             json.dumps({**SessionStarted(info=INFO, config_digest="0a").to_json(), "schema": 3}),
             r"jsonl: written with schema 3; this version",

@@ -63,7 +63,10 @@ def test_truncated_ledger_keeps_its_complete_lines(complete_run: Path, tmp_path:
         if incomplete:
             assert (folder / "ledger.unfinished").read_bytes() == incomplete + b"\n"
             (folder / "ledger.unfinished").unlink()
-        assert list(read_events(folder / "ledger.jsonl")) == [*events[:num_complete], TrialContinued(trial=0)]
+        assert list(read_events(folder / "ledger.jsonl")) == [
+            *events[:num_complete],
+            TrialContinued(trial=0),
+        ]
 
 
 def remove_line(lines: list[bytes], index: int) -> list[bytes]:
@@ -83,7 +86,11 @@ def repeat_line(lines: list[bytes], index: int) -> list[bytes]:
     [(remove_line, 1, 2), (swap_lines, 1, 2), (repeat_line, 2, 1)],
 )
 def test_line_out_of_place_is_rejected(
-    complete_run: Path, tmp_path: Path, change: Callable[[list[bytes], int], list[bytes]], line: int, number: int
+    complete_run: Path,
+    tmp_path: Path,
+    change: Callable[[list[bytes], int], list[bytes]],
+    line: int,
+    number: int,
 ) -> None:
     """``line`` and ``number`` are the reported line and the number in it, relative to the changed line."""
     lines = read_lines(complete_run)
@@ -91,7 +98,11 @@ def test_line_out_of_place_is_rejected(
         content = b"".join(change(lines, index))
         folder = write(tmp_path / "changed", content)
         problem = f"{folder / 'ledger.jsonl'}: line {index + line}: number is {index + number}, expected {index + line}"
-        for use in (lambda folder: list(read_events(folder / "ledger.jsonl")), load_events, open_and_close):
+        for use in (
+            lambda folder: list(read_events(folder / "ledger.jsonl")),
+            load_events,
+            open_and_close,
+        ):
             with pytest.raises(InputError) as caught:
                 use(folder)
             assert str(caught.value).startswith(problem)
@@ -142,7 +153,9 @@ def test_event_on_full_disk_is_not_stored(tmp_path: Path, disk_full: list[int], 
     assert list(read_events(ledger.path)) == [TrialContinued(trial=0), TrialContinued(trial=3)]
 
 
-def test_ctrl_c_during_write_leaves_complete_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_during_write_leaves_complete_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ctrl-C arrives after the event is on disk; the next event is shorter."""
     ledger = Ledger(tmp_path)
     ledger.append(TrialContinued(trial=0))
@@ -174,7 +187,9 @@ def test_ledger_that_cannot_be_opened_is_reported(tmp_path: Path) -> None:
         Ledger(tmp_path).open()
 
 
-def test_event_is_not_written_again_after_failed_fsync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_event_is_not_written_again_after_failed_fsync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After a failed fsync, a second one may succeed although the data is not on disk."""
     ledger = Ledger(tmp_path)
     ledger.append(TrialContinued(trial=0))

@@ -94,7 +94,8 @@ def test_ledger_with_fewer_events_than_its_lease_is_rejected(run: BucketFolder) 
 
 
 @pytest.mark.parametrize(
-    "content", ["", "[]", '{"released": true, "note": {"number": "7"}}', '{"released": true, "note": [1]}']
+    "content",
+    ["", "[]", '{"released": true, "note": {"number": "7"}}', '{"released": true, "note": [1]}'],
 )
 def test_damaged_lease_is_rejected(run: BucketFolder, content: str) -> None:
     run.bucket.write("lease.json", content.encode())
@@ -132,7 +133,9 @@ def test_truncated_object_is_ignored_and_set_aside(run: BucketFolder) -> None:
     assert read(run, "ledger.unfinished") == b'{"event": "continued", "tri\n'
 
 
-def test_driver_that_lost_the_lease_writes_nothing(run: BucketFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_driver_that_lost_the_lease_writes_nothing(
+    run: BucketFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(lease, "RENEW_SECONDS", 0.3)
     monkeypatch.setattr(lease, "NOTICE_SECONDS", 1.0)
     events, messages = load_events(run), list[str]()
@@ -223,7 +226,10 @@ def test_event_in_flight_is_not_written_after_the_run_was_taken_over(run: Bucket
     first.open()
     (run.path / "study.journal").parent.mkdir(parents=True, exist_ok=True)
     (run.path / "study.journal").write_text("first driver")
-    network, network_of_lease = CutOff(run.bucket, "ledger/"), CutOff(lease_of(first).bucket, "lease.json")
+    network, network_of_lease = (
+        CutOff(run.bucket, "ledger/"),
+        CutOff(lease_of(first).bucket, "lease.json"),
+    )
     run.bucket.on_wait = [].append
     late = Appending(first, TrialContinued(trial=1))
     second.open()

@@ -28,12 +28,22 @@ from raysweep.results.query_scores import (
 from raysweep.results.reader import load
 from raysweep.results.types import Point, Results, Trial
 from raysweep.storage.folder import LocalFolder
-from support.ledgers import INFO, StoredSweep, baseline, dev_front, point, random_trials, write_ledger
+from support.ledgers import (
+    INFO,
+    StoredSweep,
+    baseline,
+    dev_front,
+    point,
+    random_trials,
+    write_ledger,
+)
 from support.points import with_spreads
 from support.query_scores import scores_of, write_query_scores
 
 
-def pack(names: Sequence[PointName], polarity: Float64Array, similarity: Float64Array) -> PackedScores:
+def pack(
+    names: Sequence[PointName], polarity: Float64Array, similarity: Float64Array
+) -> PackedScores:
     return PackedScores.pack(names, {"polarity": polarity, "similarity": similarity})
 
 
@@ -69,7 +79,11 @@ def test_scores_near_the_front_are_read_back(run: Path) -> None:
     others = [point for point in results.points if point.trial is None]
     for split in ("dev", "test"):
         scores = loaded[split]
-        expected = {name_of_point(point) for point in trials if point.split == split and name_of_point(point) in near}
+        expected = {
+            name_of_point(point)
+            for point in trials
+            if point.split == split and name_of_point(point) in near
+        }
         expected |= {name_of_point(point) for point in others if point.split == split}
         assert set(scores.names) == expected
         assert len(scores.names) == len(expected)
@@ -92,12 +106,17 @@ def test_scores_near_the_front_are_read_back(run: Path) -> None:
 
 def dominates(one: Point, other: Point) -> bool:
     at_least = one["polarity"] >= other["polarity"] and one["similarity"] >= other["similarity"]
-    return at_least and (one["polarity"], one["similarity"]) != (other["polarity"], other["similarity"])
+    return at_least and (one["polarity"], one["similarity"]) != (
+        other["polarity"],
+        other["similarity"],
+    )
 
 
 # Few values, so that points are equal, and so that raised ones fall on others.
 CANDIDATES = st.lists(
-    st.tuples(st.integers(0, 8), st.integers(0, 8), st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=20
+    st.tuples(st.integers(0, 8), st.integers(0, 8), st.integers(0, 2), st.integers(0, 2)),
+    min_size=1,
+    max_size=20,
 )
 
 
@@ -111,19 +130,27 @@ def test_kept_names_are_near_the_front_or_replicates_of_such_points(
         for number, (polarity, similarity, p_spread, s_spread) in enumerate(candidates)
     ]
     replicate_of = {
-        number: original for number, original in enumerate(repeats, len(points) - len(repeats)) if original < number
+        number: original
+        for number, original in enumerate(repeats, len(points) - len(repeats))
+        if original < number
     }
-    trials = [Trial(number, {}, replicate_of=replicate_of.get(number)) for number in range(len(points))]
+    trials = [
+        Trial(number, {}, replicate_of=replicate_of.get(number)) for number in range(len(points))
+    ]
     info = dataclasses.replace(INFO, num_queries={"dev": 64})
     results = Results("run", info, tuple(trials), (), tuple(points), "completed", "", 1.0)
     front = [point for point in points if not any(dominates(other, point) for other in points)]
     near = {point.trial for point in points if is_near(point, front, 64)}
-    kept = near | {number for number, original in replicate_of.items() if original in near and number >= 0}
+    kept = near | {
+        number for number, original in replicate_of.items() if original in near and number >= 0
+    }
     assert {name[0] for name in kept_names(results)} == kept
 
 
 @settings(deadline=None, max_examples=50)
-@given(st.integers(1, 6), st.integers(1, 300), st.sampled_from([1, 16, 300]), st.integers(0, 2**32 - 1))
+@given(
+    st.integers(1, 6), st.integers(1, 300), st.sampled_from([1, 16, 300]), st.integers(0, 2**32 - 1)
+)
 def test_packed_scores_are_unpacked(num_points: int, num_queries: int, k: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     weights = 2 * np.arange(k, 0, -1) / (k * (k + 1))
@@ -135,7 +162,9 @@ def test_packed_scores_are_unpacked(num_points: int, num_queries: int, k: int, s
     read = PackedScores.read(packed.content())
     assert read.names == tuple(names)
     np.testing.assert_array_equal(read.named["polarity"].unpack(), polarity)
-    np.testing.assert_allclose(read.named["similarity"].unpack(), np.clip(similarity, -1, 1), atol=1.6e-5)
+    np.testing.assert_allclose(
+        read.named["similarity"].unpack(), np.clip(similarity, -1, 1), atol=1.6e-5
+    )
     halves = [read.select({name}) for name in names]
     whole = join_scores([*halves, halves[0]])
     assert whole.names == tuple(names)
@@ -176,7 +205,9 @@ def one_bit(content: bytes) -> bytes:
 
 def other_scores(content: bytes) -> bytes:
     packed = PackedScores.read(content)
-    return pack(packed.names, packed.named["polarity"].unpack(), packed.named["similarity"].unpack() - 0.01).content()
+    return pack(
+        packed.names, packed.named["polarity"].unpack(), packed.named["similarity"].unpack() - 0.01
+    ).content()
 
 
 def fewer_queries(content: bytes) -> bytes:
@@ -189,7 +220,9 @@ def values_missing(content: bytes) -> bytes:
     packed = PackedScores.read(content)
     codes, values = packed.named["polarity"].codes, packed.named["polarity"].values
     assert values is not None
-    return dataclasses.replace(packed, named={**packed.named, "polarity": PackedArray(codes, values[:1])}).content()
+    return dataclasses.replace(
+        packed, named={**packed.named, "polarity": PackedArray(codes, values[:1])}
+    ).content()
 
 
 def objects(content: bytes) -> bytes:
@@ -221,7 +254,9 @@ DAMAGES: dict[Callable[[bytes], bytes], str] = {
 def test_a_damaged_file_is_rejected(damage: Callable[[bytes], bytes], run: Path) -> None:
     path = run / "scores" / "dev" / "baselines.npz"
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(InputError, match=rf"{path}: is damaged: .*({DAMAGES[damage]}).*remove the file") as error:
+    with pytest.raises(
+        InputError, match=rf"{path}: is damaged: .*({DAMAGES[damage]}).*remove the file"
+    ) as error:
         load_query_scores(LocalFolder(run), load(run))
     assert "\n" not in str(error.value)
 
@@ -237,6 +272,8 @@ def test_other_files_are_rejected(content: bytes, run: Path) -> None:
 def test_invalid_names_are_rejected() -> None:
     good: list[PointName] = [(0, 1, "plain", None)]
     packed = pack(good, np.ones((1, 3)), np.ones((1, 3)))
-    for bad in itertools.chain([(0, 1, 2, None)], [("0", 1, "plain", None)], [(0, 1, "plain", "x")], [(0, 1)]):
+    for bad in itertools.chain(
+        [(0, 1, 2, None)], [("0", 1, "plain", None)], [(0, 1, "plain", "x")], [(0, 1)]
+    ):
         with pytest.raises(ValueError, match="names are invalid"):
             PackedScores.read(dataclasses.replace(packed, names=(bad,)).content())  # type: ignore[arg-type]

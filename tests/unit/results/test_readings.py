@@ -59,7 +59,9 @@ def test_readings_without_texts_round_trip(run: Path) -> None:
     assert loaded is not None
     assert loaded.texts == {}
     assert loaded.shown == (0, 1, 2)
-    assert b"sentence" not in (run / FILE).read_bytes().replace(b"sentence_ids", b"").replace(b"sentence_labels", b"")
+    assert b"sentence" not in (run / FILE).read_bytes().replace(b"sentence_ids", b"").replace(
+        b"sentence_labels", b""
+    )
 
 
 def test_run_without_readings(run: Path) -> None:
@@ -81,7 +83,10 @@ def test_a_damaged_file_is_named(run: Path) -> None:
 
 def test_reading_of_a_worker_round_trips() -> None:
     rng = np.random.default_rng(0)
-    ids, cosines = rng.integers(0, 70_000, (2, 5, 3)), rng.uniform(-1, 1, (2, 5, 3)).astype(np.float32)
+    ids, cosines = (
+        rng.integers(0, 70_000, (2, 5, 3)),
+        rng.uniform(-1, 1, (2, 5, 3)).astype(np.float32),
+    )
     names = ((3, 1, "plain", None), (3, 1, "concat", 0.3))
     loaded = Reading.read(Reading(names, ids, cosines).content())
     assert loaded.names == names

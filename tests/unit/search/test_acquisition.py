@@ -34,7 +34,9 @@ NODE_WEIGHTS = np.exp(-0.5 * NODES**2)
 NODE_WEIGHTS = NODE_WEIGHTS / NODE_WEIGHTS.sum()
 
 
-def gain_by_quadrature(front: np.ndarray, mean: np.ndarray, deviation: np.ndarray, every: int = 1) -> float:
+def gain_by_quadrature(
+    front: np.ndarray, mean: np.ndarray, deviation: np.ndarray, every: int = 1
+) -> float:
     """Return the expected gain of points (points, 2) over a front, from their gain at each pair of nodes.
 
     With ``every``, only one node in ``every`` is used.
@@ -64,7 +66,9 @@ def test_expected_gain_equals_quadrature(seed: int, num_steps: int, num_points: 
     polarity = np.sort(random.uniform(0.4, 0.9, num_points))
     similarity = -np.sort(-random.uniform(0.1, 0.6, num_points))
     mean = np.stack([polarity, similarity], axis=1)
-    deviation = np.broadcast_to(random.uniform(0.02, 0.2, 2), mean.shape)  # equal, so that the points keep their order
+    deviation = np.broadcast_to(
+        random.uniform(0.02, 0.2, 2), mean.shape
+    )  # equal, so that the points keep their order
     gains = expected_gains(Steps(REFERENCE_POINT, front), mean[None], deviation[None])
     assert gains == pytest.approx([gain_by_quadrature(front, mean, deviation)], rel=1e-3, abs=1e-5)
 
@@ -76,14 +80,18 @@ def test_expected_gain_without_uncertainty_is_the_actual_gain() -> None:
         ((0.9, 0.6), 0.4 * 0.4 - 0.1 * 0.3 - 0.2 * 0.1),
         ((0.7, 0.3), 0.0),
     ):
-        gains = expected_gains(Steps(REFERENCE_POINT, np.array(front)), np.array([[point]]), np.full((1, 1, 2), 1e-9))
+        gains = expected_gains(
+            Steps(REFERENCE_POINT, np.array(front)), np.array([[point]]), np.full((1, 1, 2), 1e-9)
+        )
         assert gains == pytest.approx([expected], abs=1e-8)
 
 
 def test_expected_gain_on_an_empty_front() -> None:
     """It is the product of two expected excesses; at the reference point, each is a deviation over the root of 2 pi."""
     gains = expected_gains(
-        Steps(REFERENCE_POINT, np.empty((0, 2))), np.array([[REFERENCE_POINT]]), np.array([[(0.1, 0.2)]])
+        Steps(REFERENCE_POINT, np.empty((0, 2))),
+        np.array([[REFERENCE_POINT]]),
+        np.array([[(0.1, 0.2)]]),
     )
     assert gains == pytest.approx([0.1 * 0.2 / (2 * math.pi)])
 
@@ -105,7 +113,13 @@ def test_merged_steps_keep_the_area_of_the_front(num_steps: int) -> None:
     assert expected_gains(front, mean[None], deviation[None]) == pytest.approx([expected], rel=0.05)
 
 
-ARC = Space({"x": Range(0, 1, False, False), "y": Range(0, 1, False, False), "kind": Choices({"a": {}, "b": {}})})
+ARC = Space(
+    {
+        "x": Range(0, 1, False, False),
+        "y": Range(0, 1, False, False),
+        "kind": Choices({"a": {}, "b": {}}),
+    }
+)
 
 
 def on_an_arc(values: Mapping[str, Any]) -> Pair:
@@ -130,12 +144,17 @@ def test_search_for_the_front_covers_all_of_it() -> None:
     """The arc has the area of a quarter circle. Maximizing each trial's own area only finds its middle."""
     area_of_arc = math.pi * 0.4**2 / 4
     shares = {
-        aim: np.median([hypervolume(search(aim, seed), REFERENCE_POINT) / area_of_arc for seed in range(3)])
+        aim: np.median(
+            [hypervolume(search(aim, seed), REFERENCE_POINT) / area_of_arc for seed in range(3)]
+        )
         for aim in ("front", "area")
     }
     assert shares["front"] > 0.9
     assert shares["front"] > shares["area"]
-    random_shares = [hypervolume(search("front", seed, "random"), REFERENCE_POINT) / area_of_arc for seed in range(3)]
+    random_shares = [
+        hypervolume(search("front", seed, "random"), REFERENCE_POINT) / area_of_arc
+        for seed in range(3)
+    ]
     assert shares["front"] > np.median(random_shares)
 
 
@@ -149,7 +168,10 @@ def test_mfgp_replaces_two_objectives_by_the_front() -> None:
 
 
 def test_first_trial_is_near_the_middle_of_the_ranges() -> None:
-    first = [Proposer(ARC, "mfgp", seed, Objective(0.5, REFERENCE_POINT), "front").ask(0) for seed in range(4)]
+    first = [
+        Proposer(ARC, "mfgp", seed, Objective(0.5, REFERENCE_POINT), "front").ask(0)
+        for seed in range(4)
+    ]
     assert all(abs(values[name] - 0.5) < 0.15 for values in first for name in ("x", "y"))
     assert len({values["x"] for values in first}) == 4
 
@@ -217,7 +239,9 @@ def test_trial_without_finite_points_counts_as_poor(points: list[Pair] | None) -
         direction="maximize", sampler=MultiFidelitySampler(seed=0, reference_point=REFERENCE_POINT)
     )
     for number in range(12):
-        study.add_trial(front_trial(number, [(0.5 + number / 30, 0.2 + number / 40)] if number < 8 else points))
+        study.add_trial(
+            front_trial(number, [(0.5 + number / 30, 0.2 + number / 40)] if number < 8 else points)
+        )
     for _ in range(5):
         trial = study.ask()
         trial.suggest_float("x", 0, 1)
@@ -283,7 +307,11 @@ def test_points_of_a_running_trial_may_change_at_the_same_step() -> None:
 
 def test_pickled_front_sampler_continues_identically() -> None:
     def objective(trial: optuna.Trial) -> float:
-        values = {"x": trial.suggest_float("x", 0, 1), "y": trial.suggest_float("y", 0, 1), "kind": "a"}
+        values = {
+            "x": trial.suggest_float("x", 0, 1),
+            "y": trial.suggest_float("y", 0, 1),
+            "kind": "a",
+        }
         trial.report(1.0, 1)
         trial.set_user_attr(FRONTS, {1: [on_an_arc(values)]})
         return 1.0
@@ -292,11 +320,15 @@ def test_pickled_front_sampler_continues_identically() -> None:
     study = optuna.create_study(direction="maximize", study_name="shared", sampler=sampler)
     study.optimize(objective, n_trials=40)
     copied_sampler = pickle.loads(pickle.dumps(sampler))
-    copied_study = optuna.create_study(direction="maximize", study_name="shared", sampler=copied_sampler)
+    copied_study = optuna.create_study(
+        direction="maximize", study_name="shared", sampler=copied_sampler
+    )
     copied_study.add_trials(study.trials)
     study.optimize(objective, n_trials=4)
     copied_study.optimize(objective, n_trials=4)
-    assert [trial.params for trial in study.trials] == [trial.params for trial in copied_study.trials]
+    assert [trial.params for trial in study.trials] == [
+        trial.params for trial in copied_study.trials
+    ]
 
 
 def test_kernels_are_fitted_in_turn_with_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,7 +111,9 @@ def test_samples_from_an_inferred_space_match_the_objective(objective: Objective
 
 def test_parameter_that_depends_on_two_others_is_unexplained() -> None:
     def both(trial: optuna.Trial) -> float:
-        first, second = (trial.suggest_categorical(name, [True, False]) for name in ("first", "second"))
+        first, second = (
+            trial.suggest_categorical(name, [True, False]) for name in ("first", "second")
+        )
         return trial.suggest_float("x", 0, 1) if first and second else 0.0
 
     space = infer_space(trials_of(both))
@@ -122,7 +124,9 @@ def test_parameter_that_depends_on_two_others_is_unexplained() -> None:
 def test_ranges_that_differ_between_trials_are_joined() -> None:
     def moving(trial: optuna.Trial) -> float:
         high = 1 + trial.number % 3
-        return trial.suggest_float("x", -trial.number % 2, high) + trial.suggest_int("n", 2, 2 + 2 * high, step=2)
+        return trial.suggest_float("x", -trial.number % 2, high) + trial.suggest_int(
+            "n", 2, 2 + 2 * high, step=2
+        )
 
     trials = trials_of(moving, 12)
     space = infer_space(trials)

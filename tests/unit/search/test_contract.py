@@ -32,7 +32,9 @@ combinations = pytest.mark.parametrize(("sampler", "policy", "aim"), list(dict.f
 
 @CONTRACT
 @combinations
-def test_equal_seeds_and_events_give_equal_searches(sampler: str, policy: str, aim: Aim, workers: int) -> None:
+def test_equal_seeds_and_events_give_equal_searches(
+    sampler: str, policy: str, aim: Aim, workers: int
+) -> None:
     first = finished_search(sampler, policy, aim, workers)
     second = Player(make(sampler, policy, aim), workers, (2, 5)).play()
     assert first.events == second.events
@@ -43,7 +45,9 @@ def test_equal_seeds_and_events_give_equal_searches(sampler: str, policy: str, a
 
 @CONTRACT
 @combinations
-def test_every_trial_is_within_the_space_and_comes_to_rest(sampler: str, policy: str, aim: Aim, workers: int) -> None:
+def test_every_trial_is_within_the_space_and_comes_to_rest(
+    sampler: str, policy: str, aim: Aim, workers: int
+) -> None:
     player = finished_search(sampler, policy, aim, workers)
     scheduler = player.scheduler
     size = 18 if sampler == "grid" else 20
@@ -58,14 +62,18 @@ def test_every_trial_is_within_the_space_and_comes_to_rest(sampler: str, policy:
         assert len(steps) == len(set(map(str, steps))) <= NUM_RUNGS
         assert trial.status in ("completed", "paused", "failed")
         assert (trial.status == "completed") == (len(steps) == NUM_RUNGS)
-        assert (trial.status == "failed") == (number in (2, 5) and len(steps) == 1 and trial.status != "paused")
+        assert (trial.status == "failed") == (
+            number in (2, 5) and len(steps) == 1 and trial.status != "paused"
+        )
     if policy == "none":
         assert all(trial.status != "paused" for trial in scheduler.trials.values())
 
 
 @CONTRACT
 @combinations
-def test_restored_search_continues_identically(sampler: str, policy: str, aim: Aim, workers: int) -> None:
+def test_restored_search_continues_identically(
+    sampler: str, policy: str, aim: Aim, workers: int
+) -> None:
     """The state of a search depends on its events only."""
     expected = finished_search(sampler, policy, aim, workers).events
     for stop_after in (5, 17, 40):
@@ -95,7 +103,8 @@ def test_states_and_values_in_the_optuna_study(aim: Aim) -> None:
     for view in scheduler.proposer.views:
         trials_in_study = {trial.number: trial for trial in view.study.get_trials()}
         assert len(trials_in_study) == len(view.numbers) - sum(
-            trial.status == "failed" and number not in view.numbers for number, trial in scheduler.trials.items()
+            trial.status == "failed" and number not in view.numbers
+            for number, trial in scheduler.trials.items()
         )
         for number, trial in scheduler.trials.items():
             if number not in view.numbers:
@@ -110,7 +119,8 @@ def test_states_and_values_in_the_optuna_study(aim: Aim) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["nothing", "optuna.samplers:Nothing", "no_such_package:Sampler", "math:pi", ":", "a:b:c"]
+    "name",
+    ["nothing", "optuna.samplers:Nothing", "no_such_package:Sampler", "math:pi", ":", "a:b:c"],
 )
 def test_invalid_sampler_is_rejected(name: str) -> None:
     with pytest.raises(InputError, match=f"'{name}'.*(allowed|import)"):

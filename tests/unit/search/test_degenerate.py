@@ -10,7 +10,17 @@ import pytest
 from raysweep.config.space import Choices, Fixed, Space
 from raysweep.config.sweep import Aim
 from raysweep.results.types import TrialStatus
-from support.landscape import AHEAD, ANY_SAMPLER, CHOICES, NUM_RUNGS, POLICIES, RANGES, Player, landscape, make
+from support.landscape import (
+    AHEAD,
+    ANY_SAMPLER,
+    CHOICES,
+    NUM_RUNGS,
+    POLICIES,
+    RANGES,
+    Player,
+    landscape,
+    make,
+)
 
 POINT = (0.7, 0.4)
 Points = list[tuple[float, float]]
@@ -58,12 +68,17 @@ def only_the_first(bad: float) -> Landscape:
     [
         all_equal,
         all_at_the_reference,
-        *(pytest.param(some_not_finite(bad), id=f"some {bad}") for bad in (math.nan, math.inf, -math.inf)),
+        *(
+            pytest.param(some_not_finite(bad), id=f"some {bad}")
+            for bad in (math.nan, math.inf, -math.inf)
+        ),
         pytest.param(only_the_first(math.nan), id="one value"),
         pytest.param(lambda values, step: [(math.nan, math.nan)], id="all failed"),
     ],
 )
-def test_each_trial_comes_to_rest_for_any_scores(sampler: str, policy: str, aim: Aim, points_of: Landscape) -> None:
+def test_each_trial_comes_to_rest_for_any_scores(
+    sampler: str, policy: str, aim: Aim, points_of: Landscape
+) -> None:
     """A trial with scores that are not finite has failed, and these scores are not recorded."""
     player = Player(make(sampler, policy, aim, num_trials=14), 3, points_of=points_of).play()
     scheduler = player.scheduler
@@ -86,14 +101,20 @@ ONE_POINT = (
 
 @every
 @pytest.mark.parametrize("space", ONE_POINT, ids=["fixed", "one choice"])
-def test_space_of_one_point_fills_the_budget(sampler: str, policy: str, aim: Aim, space: Space) -> None:
+def test_space_of_one_point_fills_the_budget(
+    sampler: str, policy: str, aim: Aim, space: Space
+) -> None:
     scheduler = Player(make(sampler, policy, aim, num_trials=12, space=space), 3).play().scheduler
     assert len(scheduler.trials) == (1 if sampler == "grid" else 12)
-    assert all(trial.values == {"loss": "a", "learning_rate": 1e-4} for trial in scheduler.trials.values())
+    assert all(
+        trial.values == {"loss": "a", "learning_rate": 1e-4} for trial in scheduler.trials.values()
+    )
     assert all(trial.status in ("completed", "paused") for trial in scheduler.trials.values())
 
 
-@pytest.mark.parametrize(("sampler", "aim"), [*((sampler, "area") for sampler in ANY_SAMPLER), ("mfgp", "front")])
+@pytest.mark.parametrize(
+    ("sampler", "aim"), [*((sampler, "area") for sampler in ANY_SAMPLER), ("mfgp", "front")]
+)
 def test_proposals_after_a_thousand_equal_configurations(sampler: str, aim: Aim) -> None:
     equal = {"loss": "a", "margin": 0.1, "learning_rate": 1e-4}
     proposer = make(sampler, "none", aim).proposer
@@ -102,7 +123,10 @@ def test_proposals_after_a_thousand_equal_configurations(sampler: str, aim: Aim)
         proposer.report(number, 10, (POINT,))
         proposer.tell(number, TrialStatus.COMPLETED)
     proposed = [proposer.ask(number) for number in (1000, 1001, 1002)]
-    if sampler not in ("tpe", "grid"):  # tpe exploits the only known value; grid proposes all combinations
+    if sampler not in (
+        "tpe",
+        "grid",
+    ):  # tpe exploits the only known value; grid proposes all combinations
         assert equal not in proposed
     for values in proposed:
         proposer.space.suggest_fixed(values)  # ValueError if outside

@@ -34,14 +34,18 @@ numbers = st.one_of(
     st.builds(lambda low, n: IntDistribution(low, low + n, log=True), st.integers(1, 99), st.integers(0, 999)),
 )  # fmt: skip
 choices = st.lists(
-    st.one_of(st.none(), st.booleans(), st.integers(-9, 9), st.text(max_size=3)), min_size=1, unique=True
+    st.one_of(st.none(), st.booleans(), st.integers(-9, 9), st.text(max_size=3)),
+    min_size=1,
+    unique=True,
 )
 distributions = st.one_of(numbers, choices.map(CategoricalDistribution))
 
 
 @given(distributions, st.integers(0, 1000), st.floats(0.001, 3.0))
 def test_samples_are_within_the_distribution(
-    distribution: FloatDistribution | IntDistribution | CategoricalDistribution, seed: int, size: float
+    distribution: FloatDistribution | IntDistribution | CategoricalDistribution,
+    seed: int,
+    size: float,
 ) -> None:
     """Optuna decides whether a distribution contains a value."""
     axis, random = axis_of(distribution), np.random.default_rng(seed)
@@ -62,20 +66,33 @@ def test_nearby_numbers_are_reflected_at_the_ends() -> None:
     axis, random = axis_of(FloatDistribution(0.0, 1.0)), np.random.default_rng(0)
     values = [axis.draw_near(1.0, 0.1, random) for _ in range(200)]
     assert max(values) < 1 and min(values) > 0.5
-    assert np.mean(values) == pytest.approx(1 - 0.1 * np.sqrt(2 / np.pi), abs=0.02)  # of a half-normal step
+    assert np.mean(values) == pytest.approx(
+        1 - 0.1 * np.sqrt(2 / np.pi), abs=0.02
+    )  # of a half-normal step
 
 
 @pytest.mark.parametrize(
-    "distribution", [IntDistribution(1, 4), IntDistribution(10, 40, step=10), FloatDistribution(0.0, 0.75, step=0.25)]
+    "distribution",
+    [
+        IntDistribution(1, 4),
+        IntDistribution(10, 40, step=10),
+        FloatDistribution(0.0, 0.75, step=0.25),
+    ],
 )
-def test_discrete_numbers_are_sampled_evenly(distribution: FloatDistribution | IntDistribution) -> None:
+def test_discrete_numbers_are_sampled_evenly(
+    distribution: FloatDistribution | IntDistribution,
+) -> None:
     axis, random = axis_of(distribution), np.random.default_rng(0)
     _, counts = np.unique([axis.draw(random) for _ in range(4000)], return_counts=True)
     assert len(counts) == 4 and counts.min() > 900
 
 
-@pytest.mark.parametrize(("value", "position", "clipped"), [(-5, -0.5, 0), (30, 3.0, 10), (5, 0.5, 5)])
-def test_numbers_of_an_earlier_range_keep_their_position(value: float, position: float, clipped: float) -> None:
+@pytest.mark.parametrize(
+    ("value", "position", "clipped"), [(-5, -0.5, 0), (30, 3.0, 10), (5, 0.5, 5)]
+)
+def test_numbers_of_an_earlier_range_keep_their_position(
+    value: float, position: float, clipped: float
+) -> None:
     axis = axis_of(FloatDistribution(0, 10))
     assert axis.code(value) == position
     assert axis.clip(value) == clipped
@@ -92,5 +109,7 @@ def test_parameter_named_freezing_may_have_any_choices() -> None:
     from raysweep.config.space import Choices, Space
 
     for options in (("full", "half"), (True, False), ("none", "whole")):
-        (parameter,) = make_conditional_space(Space({"freezing": Choices({key: {} for key in options})})).free
+        (parameter,) = make_conditional_space(
+            Space({"freezing": Choices({key: {} for key in options})})
+        ).free
         assert parameter.axis.is_categorical

@@ -32,12 +32,16 @@ def test_kernel_of_an_axis_equals_scikit_learns_matern(distance: float, length: 
     assert single[0] == pytest.approx(expected[0, 0], abs=1e-12)
 
 
-def covariance(one: tuple[np.ndarray, float], other: tuple[np.ndarray, float], params: KernelParams) -> float:
+def covariance(
+    one: tuple[np.ndarray, float], other: tuple[np.ndarray, float], params: KernelParams
+) -> float:
     """Return the covariance of g = f(x) (1 + s r) + h(x) u r + c r at two configurations and doublings."""
     (x, r), (y, q) = one, other
     scaled = [rate * abs(a - b) for rate, a, b in zip(params.rates, x, y, strict=True)]
     single = [(1 + t + t**2 / 3) * math.exp(-t) for t in scaled]
-    kernel = math.prod(single) + sum(a * k for a, k in zip(params.additive_variances, single, strict=True))
+    kernel = math.prod(single) + sum(
+        a * k for a, k in zip(params.additive_variances, single, strict=True)
+    )
     s, u = params.slope, params.drift
     return kernel * ((1 + s * r) * (1 + s * q) + u * r * u * q) + s * r * s * q
 
@@ -48,13 +52,20 @@ def observed_covariance(
     """Return the covariance of the observations of the trials ``index``, with noise, and ``jitter`` on the diagonal."""
     of_g = np.array([[covariance(one, other, params) for other in at] for one in at])
     is_same_trial = np.equal.outer(index, index)
-    return of_g + 0.5 * params.noise_variance * (is_same_trial + np.eye(len(at))) + jitter * np.eye(len(at))
+    return (
+        of_g
+        + 0.5 * params.noise_variance * (is_same_trial + np.eye(len(at)))
+        + jitter * np.eye(len(at))
+    )
 
 
 def jitter_of(doublings: np.ndarray, params: KernelParams) -> float:
     """Return the jitter that keeps the inversion stable: a millionth of the mean of k with its factors."""
     of_one = 1 + params.additive_variances.sum()  # k of a configuration with itself
-    return float(1e-6 * np.mean(of_one * ((1 + params.slope * doublings) ** 2 + (params.drift * doublings) ** 2)))
+    return float(
+        1e-6
+        * np.mean(of_one * ((1 + params.slope * doublings) ** 2 + (params.drift * doublings) ** 2))
+    )
 
 
 @settings(max_examples=20, deadline=None)
@@ -84,7 +95,11 @@ def test_predictions_equal_the_joint_normal_distribution(seed: int, num_pending:
 
 
 def log_density(
-    at: list[tuple[np.ndarray, float]], index: np.ndarray, values: np.ndarray, params: KernelParams, jitter: float
+    at: list[tuple[np.ndarray, float]],
+    index: np.ndarray,
+    values: np.ndarray,
+    params: KernelParams,
+    jitter: float,
 ) -> float:
     """Return the log density of kernel parameters: the outputs' mean likelihood (Rasmussen and Williams, equation 5.8)."""
     observed = observed_covariance(at, index, params, jitter)
@@ -95,7 +110,9 @@ def log_density(
 
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("num_axes", range(1, 17))
-def test_gradient_equals_differences_of_the_density(num_axes: int, order: Literal["C", "F"]) -> None:
+def test_gradient_equals_differences_of_the_density(
+    num_axes: int, order: Literal["C", "F"]
+) -> None:
     """Compare with central differences of the closed form, for codes in either memory order.
 
     The jitter on the diagonal is constant, as it is for the gradient.
@@ -104,18 +121,26 @@ def test_gradient_equals_differences_of_the_density(num_axes: int, order: Litera
     params = KernelParams.draw(random, num_axes)
     index, doublings = np.array([0, 0, 1, 2, 3, 3]), np.array([0.0, 2.0, 0.0, 1.5, 0.0, 1.0])
     categorical = np.arange(num_axes) % 2 == 1
-    codes = np.where(categorical, random.integers(2, size=(4, num_axes)), random.random((4, num_axes)))
-    training = TrainingSet(np.asarray(codes, order=order), categorical, index, doublings, max_doublings=2.5)
+    codes = np.where(
+        categorical, random.integers(2, size=(4, num_axes)), random.random((4, num_axes))
+    )
+    training = TrainingSet(
+        np.asarray(codes, order=order), categorical, index, doublings, max_doublings=2.5
+    )
     values = random.normal(size=(6, 2))
     posterior = Posterior(params, training, values)
     at = [(codes[i], r) for i, r in zip(index, doublings, strict=True)]
     jitter = jitter_of(doublings, params)
-    assert posterior.log_density == pytest.approx(log_density(at, index, values, params, jitter), rel=1e-6, abs=1e-6)
+    assert posterior.log_density == pytest.approx(
+        log_density(at, index, values, params, jitter), rel=1e-6, abs=1e-6
+    )
     differences = []
     for place in range(len(posterior.gradient)):
         by = np.zeros(len(posterior.gradient))
         by[place] = 1e-5
-        above, below = (log_density(at, index, values, params.moved(sign * by), jitter) for sign in (1, -1))
+        above, below = (
+            log_density(at, index, values, params.moved(sign * by), jitter) for sign in (1, -1)
+        )
         differences.append((above - below) / 2e-5)
     assert posterior.gradient == pytest.approx(differences, rel=1e-3, abs=1e-3)
 
@@ -128,17 +153,23 @@ def test_matern_is_exact_at_every_stride(num_axes: int, order: Literal["C", "F"]
     single = np.empty(100)
     for distance, along_axis in zip(distances, scaled, strict=True):
         matern(along_axis, out=single)
-        assert single == pytest.approx((1 + distance + distance**2 / 3) * np.exp(-distance), rel=1e-12)
+        assert single == pytest.approx(
+            (1 + distance + distance**2 / 3) * np.exp(-distance), rel=1e-12
+        )
 
 
 def test_gradient_that_is_not_finite_ends_the_ascent(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fit returns the most probable sample."""
     random = np.random.default_rng(0)
-    training = TrainingSet(random.random((9, 3)), np.zeros(3, dtype=bool), np.arange(9), np.zeros(9), max_doublings=0.0)
+    training = TrainingSet(
+        random.random((9, 3)), np.zeros(3, dtype=bool), np.arange(9), np.zeros(9), max_doublings=0.0
+    )
     values = random.normal(size=(9, 1))
     sample = KernelParams.draw(np.random.default_rng(1), 3)
     monkeypatch.setattr(gaussian_process, "NUM_DRAWN", 1)
-    monkeypatch.setattr(gaussian_process, "relative_gradient_by_length", lambda scaled: np.full_like(scaled, np.nan))
+    monkeypatch.setattr(
+        gaussian_process, "relative_gradient_by_length", lambda scaled: np.full_like(scaled, np.nan)
+    )
     best = KernelFitter(3).fit(training, values, np.random.default_rng(1))[0]
     assert best.log_density == Posterior(sample, training, values).log_density
 
@@ -149,8 +180,12 @@ def test_fit_beats_a_long_random_search() -> None:
     codes = random.random((24, 3))
     values = np.sin(4 * codes[:, 0]) + 0.2 * codes[:, 1]
     values = (values - values.mean())[:, None] / values.std()
-    training = TrainingSet(codes, np.zeros(3, dtype=bool), np.arange(24), np.zeros(24), max_doublings=0.0)
-    densities = [Posterior(KernelParams.draw(random, 3), training, values).log_density for _ in range(3000)]
+    training = TrainingSet(
+        codes, np.zeros(3, dtype=bool), np.arange(24), np.zeros(24), max_doublings=0.0
+    )
+    densities = [
+        Posterior(KernelParams.draw(random, 3), training, values).log_density for _ in range(3000)
+    ]
     fitter = KernelFitter(3)
     for _ in range(5):
         best, *_ = fitter.fit(training, values, random)

@@ -23,7 +23,9 @@ class Search:
 
     def __init__(self, space: Space, seed: int) -> None:
         self.space = space
-        self.study = optuna.create_study(direction="maximize", sampler=make_sampler("mfgp", seed, space))
+        self.study = optuna.create_study(
+            direction="maximize", sampler=make_sampler("mfgp", seed, space)
+        )
 
     def ask(self) -> optuna.Trial:
         trial = self.study.ask()
@@ -62,7 +64,9 @@ def qualities_of_search(seed: int, num_trials: int) -> list[float]:
         trial = search.ask()
         qualities.append(quality(trial.params))
         doublings = range(1 if number % 4 else 3)
-        values = {100 * 2**one: qualities[-1] * (1 + one) + 0.02 * random.normal() for one in doublings}
+        values = {
+            100 * 2**one: qualities[-1] * (1 + one) + 0.02 * random.normal() for one in doublings
+        }
         search.tell(trial, values)
     return qualities
 
@@ -90,7 +94,9 @@ def test_region_with_failed_trials_is_avoided() -> None:
     search, num_failed = Search(SPACE, 0), 0
     for number in range(60):
         trial = search.ask()
-        fails = trial.params["learning_rate"] > 1e-5  # higher learning rates would have a higher quality
+        fails = (
+            trial.params["learning_rate"] > 1e-5
+        )  # higher learning rates would have a higher quality
         search.tell(trial, {} if fails else {100: quality(trial.params)})
         num_failed += fails and number >= 40
     assert num_failed < 10
@@ -98,7 +104,10 @@ def test_region_with_failed_trials_is_avoided() -> None:
 
 def test_no_configuration_is_proposed_twice_before_all_were_tried() -> None:
     space = Space(
-        {"loss": Choices({"a": {}, "b": {}}), "batch_size": Choices({size: {} for size in (8, 16, 32, 64, 128, 256)})}
+        {
+            "loss": Choices({"a": {}, "b": {}}),
+            "batch_size": Choices({size: {} for size in (8, 16, 32, 64, 128, 256)}),
+        }
     )
     search, random = Search(space, 0), np.random.default_rng(0)
     combinations = space.grid()
@@ -173,8 +182,12 @@ def histories() -> Iterator[tuple[str, Sequence[dict[int, float]]]]:
     yield "all failed", [{}] * 12
 
 
-@pytest.mark.parametrize(("name", "values"), histories(), ids=lambda value: value if isinstance(value, str) else "")
-def test_useless_values_do_not_break_the_search(name: str, values: Sequence[dict[int, float]]) -> None:
+@pytest.mark.parametrize(
+    ("name", "values"), histories(), ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_useless_values_do_not_break_the_search(
+    name: str, values: Sequence[dict[int, float]]
+) -> None:
     search = Search(Space({"x": Range(0, 1, False, False)}), 0)
     for number, shown in enumerate(values):
         search.add({"x": number / 11}, shown)

@@ -22,7 +22,9 @@ Objective = Callable[[optuna.Trial], float]
 
 def study_with(seed: int, direction: str = "minimize", **arguments: object) -> optuna.Study:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    return optuna.create_study(direction=direction, sampler=MultiFidelitySampler(seed=seed), **arguments)  # type: ignore[arg-type]
+    return optuna.create_study(
+        direction=direction, sampler=MultiFidelitySampler(seed=seed), **arguments
+    )  # type: ignore[arg-type]
 
 
 def conditional(trial: optuna.Trial) -> float:
@@ -36,7 +38,9 @@ def conditional(trial: optuna.Trial) -> float:
     return 0.5
 
 
-def best_values(objective: Objective, direction: str, count: int, seeds: Sequence[int] = range(5)) -> list[float]:
+def best_values(
+    objective: Objective, direction: str, count: int, seeds: Sequence[int] = range(5)
+) -> list[float]:
     values = []
     for seed in seeds:
         study = study_with(seed, direction)
@@ -54,7 +58,9 @@ def test_maximizing_equals_minimizing_the_negative() -> None:
     minimizing, maximizing = study_with(3, "minimize"), study_with(3, "maximize")
     minimizing.optimize(conditional, n_trials=20)
     maximizing.optimize(lambda trial: -conditional(trial), n_trials=20)
-    assert [trial.params for trial in minimizing.trials] == [trial.params for trial in maximizing.trials]
+    assert [trial.params for trial in minimizing.trials] == [
+        trial.params for trial in maximizing.trials
+    ]
 
 
 def curve(trial: optuna.Trial) -> float:
@@ -71,9 +77,15 @@ def curve(trial: optuna.Trial) -> float:
 
 @pytest.mark.parametrize(
     "pruner",
-    [optuna.pruners.MedianPruner(n_startup_trials=2), optuna.pruners.HyperbandPruner(1, 8), optuna.pruners.NopPruner()],
+    [
+        optuna.pruners.MedianPruner(n_startup_trials=2),
+        optuna.pruners.HyperbandPruner(1, 8),
+        optuna.pruners.NopPruner(),
+    ],
 )
-def test_learns_from_pruned_trials_and_steps_counted_from_0(pruner: optuna.pruners.BasePruner) -> None:
+def test_learns_from_pruned_trials_and_steps_counted_from_0(
+    pruner: optuna.pruners.BasePruner,
+) -> None:
     """Random search has a median of 0.02 after 24 trials, and a tenth of its rates are within a factor of 2 of the best."""
     rates = []
     for seed in range(3):
@@ -167,7 +179,9 @@ def test_concurrent_proposals_differ() -> None:
 def test_two_processes_share_a_study(tmp_path: Path) -> None:
     """They share a storage on disk, and each has its own sampler."""
     url = f"sqlite:///{tmp_path / 'study.db'}"
-    studies = [study_with(seed, study_name="shared", storage=url, load_if_exists=True) for seed in (0, 1)]
+    studies = [
+        study_with(seed, study_name="shared", storage=url, load_if_exists=True) for seed in (0, 1)
+    ]
     for _ in range(10):
         for study in studies:
             study.optimize(conditional, n_trials=1)
@@ -204,7 +218,9 @@ def test_pickled_sampler_continues_identically() -> None:
     copied_study.add_trials(study.trials)
     study.optimize(conditional, n_trials=3)
     copied_study.optimize(conditional, n_trials=3)
-    assert [trial.params for trial in study.trials] == [trial.params for trial in copied_study.trials]
+    assert [trial.params for trial in study.trials] == [
+        trial.params for trial in copied_study.trials
+    ]
 
 
 def test_sampler_serves_several_studies_in_turn() -> None:
@@ -264,7 +280,9 @@ def test_parameter_that_appears_later_is_learned() -> None:
 
     def growing(trial: optuna.Trial) -> float:
         x = trial.suggest_float("x", 0, 1)
-        return (x - 0.5) ** 2 + ((trial.suggest_float("y", 0, 1) - 0.2) ** 2 if trial.number >= 10 else 1)
+        return (x - 0.5) ** 2 + (
+            (trial.suggest_float("y", 0, 1) - 0.2) ** 2 if trial.number >= 10 else 1
+        )
 
     study = study_with(0)
     study.optimize(growing, n_trials=45)
@@ -273,7 +291,9 @@ def test_parameter_that_appears_later_is_learned() -> None:
 
 
 def test_several_objectives_are_rejected() -> None:
-    study = optuna.create_study(directions=["minimize", "maximize"], sampler=MultiFidelitySampler(seed=0))
+    study = optuna.create_study(
+        directions=["minimize", "maximize"], sampler=MultiFidelitySampler(seed=0)
+    )
     with pytest.raises(ValueError, match="multi-objective"):
         study.optimize(lambda trial: (trial.suggest_float("x", 0, 1), 1.0), n_trials=1)
 
@@ -283,7 +303,9 @@ def test_sampler_is_part_of_the_public_api() -> None:
     assert issubclass(MultiFidelitySampler, optuna.samplers.BaseSampler)
 
 
-@pytest.mark.parametrize("point", [(1,), (math.nan, 0), (0, math.inf), (1, 2, 3), "ab", 1.0, (None, 0)], ids=repr)
+@pytest.mark.parametrize(
+    "point", [(1,), (math.nan, 0), (0, math.inf), (1, 2, 3), "ab", 1.0, (None, 0)], ids=repr
+)
 def test_invalid_reference_point_is_rejected(point: Any) -> None:
     with pytest.raises(ValueError, match="reference_point is .*allowed: .*finite"):
         MultiFidelitySampler(reference_point=point)
@@ -322,14 +344,18 @@ def add_trials_with_points(study: optuna.Study, name: str, points: Any, count: i
     ids=repr,
 )
 def test_invalid_points_are_rejected(points: Any) -> None:
-    study = optuna.create_study(direction="maximize", sampler=MultiFidelitySampler(seed=0, reference_point=(0, 0)))
+    study = optuna.create_study(
+        direction="maximize", sampler=MultiFidelitySampler(seed=0, reference_point=(0, 0))
+    )
     add_trials_with_points(study, FRONTS, points, 1)
     with pytest.raises(ValueError, match=r"trial 0: 'raysweep:fronts' is .*allowed: .*points"):
         study.ask().suggest_float("x", 0, 1)
 
 
 def test_missing_points_cause_one_warning() -> None:
-    study = optuna.create_study(direction="maximize", sampler=MultiFidelitySampler(seed=0, reference_point=(0, 0)))
+    study = optuna.create_study(
+        direction="maximize", sampler=MultiFidelitySampler(seed=0, reference_point=(0, 0))
+    )
     add_trials_with_points(study, "raysweep:front", {1: [[0.5, 0.5]]}, 5)
     with pytest.warns(UserWarning, match="raysweep:fronts.*none of 5"):
         study.ask().suggest_float("x", 0, 1)

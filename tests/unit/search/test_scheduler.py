@@ -12,8 +12,15 @@ from raysweep.results.types import TrialStatus
 from raysweep.search.scheduler import RequestedConfigs, Scheduler
 from support.landscape import ANY_SAMPLER, CHOICES, RANGES, Player, make
 
-FIRST: tuple[dict[str, Any], ...] = ({"loss": "b", "scale": 20, "learning_rate": 1e-4}, {"loss": "a"}, {})
-TRIED: tuple[dict[str, Any], ...] = ({"loss": "c", "learning_rate": 1e-5}, {"loss": "a", "margin": 0.5})
+FIRST: tuple[dict[str, Any], ...] = (
+    {"loss": "b", "scale": 20, "learning_rate": 1e-4},
+    {"loss": "a"},
+    {},
+)
+TRIED: tuple[dict[str, Any], ...] = (
+    {"loss": "c", "learning_rate": 1e-5},
+    {"loss": "a", "margin": 0.5},
+)
 
 
 def with_requested(sampler: str, num_trials: int = 12) -> Scheduler:
@@ -40,9 +47,17 @@ def test_requested_configurations_run_in_order_within_the_budget(
         assert values.items() <= trial.values.items()
         scheduler.proposer.space.suggest_fixed(trial.values)
     origins = {number: trial.origin for number, trial in scheduler.trials.items() if trial.origin}
-    assert origins == {0: "first[0]", 1: "first[1]", 2: "first[2]", num_started: "x", num_started + 1: "y"}
+    assert origins == {
+        0: "first[0]",
+        1: "first[1]",
+        2: "first[2]",
+        num_started: "x",
+        num_started + 1: "y",
+    }
     if sampler == "grid":
-        assert len({str(trial.values) for trial in scheduler.trials.values()}) == 12, "each combination once"
+        assert len({str(trial.values) for trial in scheduler.trials.values()}) == 12, (
+            "each combination once"
+        )
     # The sampler learns from them.
     assert all(scheduler.proposer.known_trial(number).fronts for number, _ in expected)
 
@@ -114,7 +129,11 @@ def test_grid_skips_adopted_trials() -> None:
     scheduler.adopt({"loss": "c", "learning_rate": 1e-3})
     while scheduler.can_start:
         scheduler.propose()
-    assert len(scheduler.trials) == len({str(trial.values) for trial in scheduler.trials.values()}) == 18
+    assert (
+        len(scheduler.trials)
+        == len({str(trial.values) for trial in scheduler.trials.values()})
+        == 18
+    )
 
 
 def test_grid_runs_requested_combinations_once() -> None:
@@ -124,8 +143,16 @@ def test_grid_runs_requested_combinations_once() -> None:
         scheduler.try_next(name, {"loss": "c"})
     while scheduler.can_start:
         scheduler.propose()
-    assert [trial.origin for trial in scheduler.trials.values() if trial.values["loss"] == "c"] == ["v", "w", "x"]
-    assert len(scheduler.trials) == len({str(trial.values) for trial in scheduler.trials.values()}) == 18
+    assert [trial.origin for trial in scheduler.trials.values() if trial.values["loss"] == "c"] == [
+        "v",
+        "w",
+        "x",
+    ]
+    assert (
+        len(scheduler.trials)
+        == len({str(trial.values) for trial in scheduler.trials.values()})
+        == 18
+    )
 
 
 def test_grid_starts_with_warm_start_configurations() -> None:
@@ -134,7 +161,9 @@ def test_grid_starts_with_warm_start_configurations() -> None:
         {"loss": "c", "learning_rate": 1e-3},
         {"loss": "b", "scale": 5, "learning_rate": 1e-5},
     ]
-    observations = [Observation(values, {10: ((0.7, 0.4),)}, TrialStatus.COMPLETED) for values in older]
+    observations = [
+        Observation(values, {10: ((0.7, 0.4),)}, TrialStatus.COMPLETED) for values in older
+    ]
     warm_start.apply(scheduler.proposer, WarmStart(observations, first=[1, 0], num_left_out=0))
     while scheduler.can_start:
         scheduler.propose()

@@ -56,12 +56,22 @@ HOSTILE: dict[str, tuple[str, Callable[[Path, Canary], None], Read]] = {
     "manifest pickled": (MANIFEST, pickled, OpenShards),
     "manifest is a list": (MANIFEST, lambda file, _: file.write_text("[]") and None, OpenShards),
     "shard pickled": (SHARD, shard(b""), lambda folder: OpenShards(folder).columns("text")),
-    "truncated shard": (SHARD, shard(b"ARROW1\0\0" + b"\xff" * 100), lambda folder: OpenShards(folder).columns("text")),
+    "truncated shard": (
+        SHARD,
+        shard(b"ARROW1\0\0" + b"\xff" * 100),
+        lambda folder: OpenShards(folder).columns("text"),
+    ),
 }
 
 
 def with_dataset(folder: Path) -> Sentences:
-    summary = {"sources": {}, "label_names": [], "num_sentences": {}, "num_by_label": {}, "num_dropped_conflicting": 0}
+    summary = {
+        "sources": {},
+        "label_names": [],
+        "num_sentences": {},
+        "num_by_label": {},
+        "num_dropped_conflicting": 0,
+    }
     summary |= {"conflicts": [], "num_duplicates": {}, "num_also_in_train": {}, "warnings": []}
     summary |= {"num_inside_train": {}, "num_left_out": 0}
     (folder / "dataset.json").write_text(json.dumps(summary))
@@ -98,7 +108,9 @@ def test_pruning_does_not_follow_links(tmp_path: Path, canary: Canary) -> None:
     assert not list(store.iterdir())
 
 
-def test_building_through_a_link_is_rejected(tmp_path: Path, canary: Canary, tiny_encoder: str) -> None:
+def test_building_through_a_link_is_rejected(
+    tmp_path: Path, canary: Canary, tiny_encoder: str
+) -> None:
     from raysweep.prepare.build import prepare_here
     from raysweep.prepare.plan import make_plan
 

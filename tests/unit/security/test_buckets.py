@@ -23,7 +23,9 @@ def test_object_names_outside_the_run_are_rejected(
     place = server.uri(command, str(number))
     run = open_folder(place)
     (tmp_path / "run").mkdir()
-    write_ledger(tmp_path / "run", [StoredTrial({"loss": "triplet"}, "completed", "", [(0.7, 0.4)])])
+    write_ledger(
+        tmp_path / "run", [StoredTrial({"loss": "triplet"}, "completed", "", [(0.7, 0.4)])]
+    )
     run.put("ledger.jsonl", (tmp_path / "run" / "ledger.jsonl").read_bytes())
     for folder in ("ledger", "points/trial-0000-step-001"):
         key = f"{command}/{number}/{folder}/{NAMES[number]}"

@@ -25,7 +25,9 @@ def test_tampered_checkpoint_is_set_aside(name: str, tmp_path: Path, canary: Can
     file, content, problem = TAMPERED[name]
     folder = tmp_path / "trial-0000"
     checkpoint.write(folder, 3, {"x": torch.zeros(2)}, {"n": 3})
-    (folder / "000000003" / file).write_bytes(canary.pickle if isinstance(content, str) else content)
+    (folder / "000000003" / file).write_bytes(
+        canary.pickle if isinstance(content, str) else content
+    )
     with pytest.warns(UserWarning, match=f"{folder}/000000003: damaged.*{problem}") as warnings:
         assert checkpoint.read(folder) is None
     assert "\n" not in str(warnings[0].message)

@@ -43,11 +43,18 @@ def head_of_objects(point: Path, canary: Canary) -> None:
 
 
 def head_of_other_shapes(point: Path, canary: Canary) -> None:
-    np.savez(point / "head.npz", weight=np.zeros(3, np.float32), bias=np.zeros(3, np.float32), temperature=1.0)
+    np.savez(
+        point / "head.npz",
+        weight=np.zeros(3, np.float32),
+        bias=np.zeros(3, np.float32),
+        temperature=1.0,
+    )
 
 
 def head_of_texts(point: Path, canary: Canary) -> None:
-    np.savez(point / "head.npz", weight=np.array([["../.."]]), bias=np.array(["x"]), temperature=1.0)
+    np.savez(
+        point / "head.npz", weight=np.array([["../.."]]), bias=np.array(["x"]), temperature=1.0
+    )
 
 
 def head_without_weights(point: Path, canary: Canary) -> None:
@@ -60,7 +67,9 @@ def head_in_a_broken_archive(point: Path, canary: Canary) -> None:
 
 def head_of_a_terabyte(point: Path, canary: Canary) -> None:
     stream = io.BytesIO()
-    np.lib.format.write_array_header_1_0(stream, {"descr": "<f4", "fortran_order": False, "shape": (2**19, 2**19)})
+    np.lib.format.write_array_header_1_0(
+        stream, {"descr": "<f4", "fortran_order": False, "shape": (2**19, 2**19)}
+    )
     with zipfile.ZipFile(point / "head.npz", "w") as archive:
         for name in ("weight", "bias"):
             archive.writestr(f"{name}.npy", stream.getvalue())
@@ -107,7 +116,11 @@ def run(tmp_path: Path, tiny_encoder: str) -> Path:
 
 def write_prepared(run: Path, model: str, identity: str) -> None:
     values = {"model": {"name": model}, "model_identity": identity}
-    values |= {"reference": {"name": model}, "reference_identity": identity, "sentences": "sentences-0"}
+    values |= {
+        "reference": {"name": model},
+        "reference_identity": identity,
+        "sentences": "sentences-0",
+    }
     (run / "prepared.json").write_text(json.dumps(values))
 
 
@@ -125,11 +138,15 @@ def test_custom_code_in_the_run_is_rejected(run: Path, canary: Canary) -> None:
     evil = run / "model"
     evil.mkdir()
     (evil / "evil.py").write_text(canary.source + "class Evil: pass\n")
-    (evil / "modules.json").write_text(json.dumps([{"idx": 0, "name": "0", "path": "", "type": "evil.Evil"}]))
+    (evil / "modules.json").write_text(
+        json.dumps([{"idx": 0, "name": "0", "path": "", "type": "evil.Evil"}])
+    )
     (evil / "config.json").write_text("{}")
     write_prepared(run, str(evil), locate(EncoderConfig(name=str(evil))).identity)
     check_rejected(
-        raysweep_here(run.parent, "export", str(run), "exported"), f"model '{evil}' cannot be loaded: ", "evil.Evil"
+        raysweep_here(run.parent, "export", str(run), "exported"),
+        f"model '{evil}' cannot be loaded: ",
+        "evil.Evil",
     )
 
 

@@ -11,7 +11,9 @@ import pytest
 from support.command_line import raysweep_here
 from support.hostile import Canary, check_rejected
 
-ROWS = "text,label\n" + "".join(f"{word} of the list,{number % 2}\n" for number, word in enumerate("abcdefgh"))
+ROWS = "text,label\n" + "".join(
+    f"{word} of the list,{number % 2}\n" for number, word in enumerate("abcdefgh")
+)
 MODULES = "sentence_transformers.sentence_transformer.modules"
 
 
@@ -24,7 +26,9 @@ def pickled_weights_in_parts(model: Path, canary: Canary) -> None:
     next(model.rglob("model.safetensors")).unlink()
     part = "pytorch_model-00001-of-00001.bin"
     (model / part).write_bytes(canary.pickle)
-    (model / "pytorch_model.bin.index.json").write_text(json.dumps({"metadata": {}, "weight_map": {"x": part}}))
+    (model / "pytorch_model.bin.index.json").write_text(
+        json.dumps({"metadata": {}, "weight_map": {"x": part}})
+    )
 
 
 def pickled_weights_of_a_dense_module(model: Path, canary: Canary) -> None:
@@ -61,7 +65,9 @@ def unpickler_behind_the_library(model: Path, canary: Canary) -> None:
 
 
 def architecture_in_the_folder(model: Path, canary: Canary) -> None:
-    (model / "evil.py").write_text(canary.source + "class EvilConfig: pass\nclass EvilModel: pass\n")
+    (model / "evil.py").write_text(
+        canary.source + "class EvilConfig: pass\nclass EvilModel: pass\n"
+    )
     auto_map = {"AutoConfig": "evil.EvilConfig", "AutoModel": "evil.EvilModel"}
     change(model / "config.json", auto_map=auto_map, model_type="evil", architectures=["EvilModel"])
 
@@ -90,7 +96,9 @@ def add_module(model: Path, kind: str, name: str = "9_Evil") -> None:
     modules = json.loads(path.read_text())
     (model / name).mkdir()
     (model / name / "config.json").write_text("{}")
-    path.write_text(json.dumps([*modules, {"idx": len(modules), "name": "9", "path": name, "type": kind}]))
+    path.write_text(
+        json.dumps([*modules, {"idx": len(modules), "name": "9", "path": name, "type": kind}])
+    )
 
 
 def add_dense(model: Path, activation: str) -> None:
@@ -147,7 +155,9 @@ def test_models_with_code_are_rejected(tamper: Tamper, model: Path, canary: Cana
 
 
 @pytest.mark.parametrize(
-    "tamper", [tokenizer_in_the_folder, activation_in_the_folder], ids=lambda tamper: tamper.__name__
+    "tamper",
+    [tokenizer_in_the_folder, activation_in_the_folder],
+    ids=lambda tamper: tamper.__name__,
 )
 def test_unused_code_is_not_run(tamper: Tamper, model: Path, canary: Canary) -> None:
     tamper(model, canary)
@@ -162,4 +172,7 @@ def add_weights(dense: Path) -> None:
     import torch
     from safetensors.torch import save_file
 
-    save_file({"linear.weight": torch.zeros(8, 64), "linear.bias": torch.ones(8)}, dense / "model.safetensors")
+    save_file(
+        {"linear.weight": torch.zeros(8, 64), "linear.bias": torch.ones(8)},
+        dense / "model.safetensors",
+    )

@@ -14,7 +14,14 @@ from raysweep.controller.resume import load_resumed
 from raysweep.report import figures
 from support.command_line import Done, raysweep_here
 from support.hostile import Canary, check_rejected
-from support.ledgers import StoredSweep, StoredTrial, change_settings, read_lines, write_ledger, write_lines
+from support.ledgers import (
+    StoredSweep,
+    StoredTrial,
+    change_settings,
+    read_lines,
+    write_ledger,
+    write_lines,
+)
 from support.pictures import blank_png
 from support.sweep_files import MINIMAL
 
@@ -91,7 +98,10 @@ LEDGERS: dict[str, tuple[Callable[[Path], None], str]] = {
     "deep nesting": (append_line(NESTED.encode()), "line 7 is not an event"),
     "null bytes": (append_line(b'{"event": "\0"}'), "line 7 is not an event"),
     "invalid UTF-8": (append_line(b"\xff\xfe"), "line 7 is not an event"),
-    "number with 5000 digits": (append_line(b'{"event": ' + b"1" * 5000 + b"}"), "line 7 is not an event"),
+    "number with 5000 digits": (
+        append_line(b'{"event": ' + b"1" * 5000 + b"}"),
+        "line 7 is not an event",
+    ),
     "unknown event": (change_event("rung", event="__import__"), "event is '__import__'"),
     "missing line": (remove_second_line, "removed or moved"),
     "trial is a path": (change_event("rung", trial="../../outside"), "trial is '../../outside'"),
@@ -120,7 +130,9 @@ def test_tampered_ledgers_are_rejected(name: str, command: str, run: Path, canar
         "export": ["export", str(run), "model"],
         "warm start": ["run", "sweep.yaml", "--storage.runs", "runs", "--warm-start", str(run)],
     }
-    check_rejected(raysweep_here(run.parent, *arguments[command]), f"{run / 'ledger.jsonl'}: ", problem)
+    check_rejected(
+        raysweep_here(run.parent, *arguments[command]), f"{run / 'ledger.jsonl'}: ", problem
+    )
     assert not {path.name for path in run.parent.iterdir()} & {"recording.csv", "model", "runs"}
 
 
@@ -178,7 +190,11 @@ def test_lock_link_of_optuna_is_accepted(run: Path) -> None:
 
 def test_reporting_through_a_link_is_rejected(run: Path, canary: Canary) -> None:
     (run / "report").symlink_to(canary.folder)
-    check_rejected(raysweep_here(run.parent, "report", str(run)), f"{run / 'report'}: is a symbolic link", "--to")
+    check_rejected(
+        raysweep_here(run.parent, "report", str(run)),
+        f"{run / 'report'}: is a symbolic link",
+        "--to",
+    )
     done = raysweep_here(run.parent, "report", str(run), "--to", "elsewhere")
     assert done.returncode == 0, done.stderr
 
@@ -194,7 +210,9 @@ def test_starting_through_a_link_is_rejected(name: str, tmp_path: Path, canary: 
         def line(self, text: str) -> None:
             raise AssertionError(text)
 
-        def status(self, text: str, fraction: float = 0.0, view: RenderableType | None = None) -> None:
+        def status(
+            self, text: str, fraction: float = 0.0, view: RenderableType | None = None
+        ) -> None:
             raise AssertionError(text)
 
     (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -206,11 +224,15 @@ def test_starting_through_a_link_is_rejected(name: str, tmp_path: Path, canary: 
         session.begin(place=str(tmp_path / "run"))
 
 
-@pytest.mark.parametrize("sampler", ["hostile:Evil", "hostile.optuna.samplers:Evil", "optuna.samplers.hostile:Evil"])
+@pytest.mark.parametrize(
+    "sampler", ["hostile:Evil", "hostile.optuna.samplers:Evil", "optuna.samplers.hostile:Evil"]
+)
 def test_sampler_named_only_by_the_run_is_not_imported(
     sampler: str, run: Path, canary: Canary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (run.parent / "hostile.py").write_text(canary.source + "from optuna.samplers import RandomSampler as Evil\n")
+    (run.parent / "hostile.py").write_text(
+        canary.source + "from optuna.samplers import RandomSampler as Evil\n"
+    )
     monkeypatch.syspath_prepend(run.parent)
     change_settings(run, f"{MINIMAL}sampler: {sampler}\n")
     check_rejected(resume(run), sampler, f"--sampler {sampler}")
@@ -232,13 +254,17 @@ def test_python_objects_in_the_configuration_are_rejected(run: Path, canary: Can
         ("PICKLE", "raysweep prepare"),
     ],
 )
-def test_invalid_artifact_names_are_rejected(content: str, problem: str, run: Path, canary: Canary) -> None:
+def test_invalid_artifact_names_are_rejected(
+    content: str, problem: str, run: Path, canary: Canary
+) -> None:
     raw = canary.pickle if content == "PICKLE" else content.encode()
     (run / "prepared.json").write_bytes(raw)
     check_rejected(resume(run), f"{run / 'prepared.json'}: ", problem)
 
 
-@pytest.mark.parametrize("content", [NESTED.encode(), b"\xff\xfe", b'{"observations": "../x"}', "PICKLE"])
+@pytest.mark.parametrize(
+    "content", [NESTED.encode(), b"\xff\xfe", b'{"observations": "../x"}', "PICKLE"]
+)
 def test_tampered_warm_starts_are_rejected(content: bytes | str, run: Path, canary: Canary) -> None:
     from raysweep.controller import warm_start
     from raysweep.errors import InputError
@@ -251,7 +277,13 @@ def test_tampered_warm_starts_are_rejected(content: bytes | str, run: Path, cana
 
 
 TUNE_FILES = (
-    *("tuner.pkl", "trainable.pkl", "searcher-state-1.pkl", "search_gen_state-1.json", "experiment_state-1.json"),
+    *(
+        "tuner.pkl",
+        "trainable.pkl",
+        "searcher-state-1.pkl",
+        "search_gen_state-1.json",
+        "experiment_state-1.json",
+    ),
     *("trial-0/error.pkl", "trial-0/params.pkl", "trial-0/checkpoint_000000/data.pkl"),
 )
 

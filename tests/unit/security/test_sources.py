@@ -37,7 +37,10 @@ def pickle_named_parquet(file: Path, canary: Canary) -> None:
 
 def parquet_with_a_pickled_type(file: Path, canary: Canary) -> None:
     """Write a type whose name old versions of pyarrow unpickled when they read a schema."""
-    metadata = {b"ARROW:extension:name": b"arrow.py_extension_type", b"ARROW:extension:metadata": canary.pickle}
+    metadata = {
+        b"ARROW:extension:name": b"arrow.py_extension_type",
+        b"ARROW:extension:metadata": canary.pickle,
+    }
     fields = [pa.field("text", pa.int64(), metadata=metadata), pa.field("label", pa.string())]
     pyarrow.parquet.write_table(pa.table([[1], ["0"]], schema=pa.schema(fields)), file)
 
@@ -91,7 +94,9 @@ def test_invalid_sources_are_rejected(tamper: Tamper, tmp_path: Path, canary: Ca
 def test_paths_as_column_names_are_rejected(column: str, tmp_path: Path, canary: Canary) -> None:
     (tmp_path / "rows.csv").write_text("text,label\na,0\nb,1\n")
     places = ("--data.train", "rows.csv", "--storage.runs", "runs")
-    done = raysweep_here(tmp_path, "prepare", "smoke", *places, "--data.text_column", json.dumps(column))
+    done = raysweep_here(
+        tmp_path, "prepare", "smoke", *places, "--data.text_column", json.dumps(column)
+    )
     check_rejected(done, f"rows.csv: column {column!r} is missing; columns: 'text', 'label'")
     assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
 
@@ -119,7 +124,8 @@ def test_invalid_recordings_are_rejected(
 
 
 @pytest.mark.parametrize(
-    "sampler", ["os:system", "subprocess:Popen", "../../evil:Evil", "a\0b:C", "optuna.samplers:__file__"]
+    "sampler",
+    ["os:system", "subprocess:Popen", "../../evil:Evil", "a\0b:C", "optuna.samplers:__file__"],
 )
 def test_invalid_samplers_are_rejected(sampler: str, tmp_path: Path, canary: Canary) -> None:
     rungs = itertools.product(range(4), (10, 20))
@@ -127,5 +133,10 @@ def test_invalid_samplers_are_rejected(sampler: str, tmp_path: Path, canary: Can
         f"{trial},{trial / 10},{budget},{budget},plain,{0.5 + trial / 100 + budget / 1e4},{0.5 - trial / 100}\n"
         for trial, budget in rungs
     )
-    (tmp_path / "recording.csv").write_text(f"trial,margin,examples_seen,seconds,kind,polarity,similarity\n{rows}")
-    check_rejected(raysweep_here(tmp_path, "replay", "recording.csv", "--sampler", sampler), f"--sampler: {sampler!r} ")
+    (tmp_path / "recording.csv").write_text(
+        f"trial,margin,examples_seen,seconds,kind,polarity,similarity\n{rows}"
+    )
+    check_rejected(
+        raysweep_here(tmp_path, "replay", "recording.csv", "--sampler", sampler),
+        f"--sampler: {sampler!r} ",
+    )

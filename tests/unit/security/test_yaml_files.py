@@ -10,16 +10,27 @@ from support.command_line import raysweep_here
 from support.hostile import Canary, check_rejected
 from support.sweep_files import MINIMAL
 
-LAUGHS = "\n".join(["a0: &a0 [ha, ha]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12))])
+LAUGHS = "\n".join(
+    ["a0: &a0 [ha, ha]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12))]
+)
 MERGED_LAUGHS = "\n".join(
-    ["a0: &a0 {ha: 1}", *(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 10)}]}}" for n in range(1, 12))]
+    [
+        "a0: &a0 {ha: 1}",
+        *(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 10)}]}}" for n in range(1, 12)),
+    ]
 )
 TOO_MANY = "has more than 100,000 values"
 FILES = {
     "Python object": ("seed: CANARY", "line 13: could not determine a constructor"),
-    "new Python object": ("seed: !!python/object/new:os.system [x]", "line 13: could not determine a constructor"),
+    "new Python object": (
+        "seed: !!python/object/new:os.system [x]",
+        "line 13: could not determine a constructor",
+    ),
     "Python name": ("seed: !!python/name:os.system", "line 13: could not determine a constructor"),
-    "Python module": ("seed: !!python/module:antigravity", "line 13: could not determine a constructor"),
+    "Python module": (
+        "seed: !!python/module:antigravity",
+        "line 13: could not determine a constructor",
+    ),
     "object as a key": ("? CANARY\n: 1", "line 13: could not determine a constructor"),
     "billion laughs": (LAUGHS, TOO_MANY),
     "billion laughs with merges": (MERGED_LAUGHS, TOO_MANY),
@@ -36,14 +47,29 @@ VALUES = {
     "dots as a name": ("name: ..", "; allowed: letters, digits"),
     "name with a null byte": ('name: "a\\0b"', "; allowed: letters, digits"),
     "name with two lines": ('name: "a\\nb"', "; allowed: letters, digits"),
-    "folder with a null byte": ('storage: {runs: "a\\0b"}', "storage.runs: 'a\\x00b' has a null byte"),
-    "artifacts with a null byte": ('storage: {artifacts: "a\\0b"}', "storage.artifacts: 'a\\x00b' has a null byte"),
-    "a source with a null byte": ('data: {train: "a\\0b.csv"}', "data.train: 'a\\x00b.csv' has a null byte"),
+    "folder with a null byte": (
+        'storage: {runs: "a\\0b"}',
+        "storage.runs: 'a\\x00b' has a null byte",
+    ),
+    "artifacts with a null byte": (
+        'storage: {artifacts: "a\\0b"}',
+        "storage.artifacts: 'a\\x00b' has a null byte",
+    ),
+    "a source with a null byte": (
+        'data: {train: "a\\0b.csv"}',
+        "data.train: 'a\\x00b.csv' has a null byte",
+    ),
     "a model with a null byte": ('model: "a\\0b"', "model.name: 'a\\x00b' has a null byte"),
     "function as a sampler": ("sampler: os:system", "sampler: 'os:system'"),
     "class as a sampler": ("sampler: subprocess:Popen", "sampler: 'subprocess:Popen'"),
-    "sampler without a name": ("sampler: 'os:'", "sampler: 'os:' cannot be imported: AttributeError"),
-    "path as a sampler": ("sampler: '../../evil:Evil'", "sampler: '../../evil:Evil' cannot be imported"),
+    "sampler without a name": (
+        "sampler: 'os:'",
+        "sampler: 'os:' cannot be imported: AttributeError",
+    ),
+    "path as a sampler": (
+        "sampler: '../../evil:Evil'",
+        "sampler: '../../evil:Evil' cannot be imported",
+    ),
     "sampler with a null byte": ('sampler: "a\\0b:C"', "cannot be imported"),
 }
 
@@ -64,7 +90,9 @@ def test_invalid_yaml_is_rejected(name: str, tmp_path: Path, canary: Canary) -> 
         ("a: 1\na: 2", "line 2: a is a duplicate key"),
     ],
 )
-def test_documents_of_another_shape_are_rejected(content: str, problem: str, tmp_path: Path) -> None:
+def test_documents_of_another_shape_are_rejected(
+    content: str, problem: str, tmp_path: Path
+) -> None:
     file = tmp_path / "other.yaml"
     file.write_text(content)
     with pytest.raises(InputError) as caught:

@@ -81,7 +81,9 @@ def test_temporary_failures_are_retried(server: S3Server, bucket: Bucket) -> Non
     assert failed > 5
 
 
-def test_timed_out_requests_are_retried(server: S3Server, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timed_out_requests_are_retried(
+    server: S3Server, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Half of the requests fail, a third of these by a timeout."""
     monkeypatch.setenv("RAYSWEEP_REQUEST_SECONDS", "0.5")
     before = server.fail(share=0.5, hold=1.0)
@@ -110,26 +112,37 @@ def test_request_timeout_is_read_from_the_environment(
 
 
 @pytest.mark.parametrize("given", ["soon", "0", "-1", "inf", "nan", "1e99"])
-def test_invalid_request_timeout_is_rejected(bucket: Bucket, monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+def test_invalid_request_timeout_is_rejected(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
     monkeypatch.setenv("RAYSWEEP_REQUEST_SECONDS", given)
     with pytest.raises(
-        InputError, match=f"RAYSWEEP_REQUEST_SECONDS is '{given}'; allowed: seconds above 0, at most 86,400"
+        InputError,
+        match=f"RAYSWEEP_REQUEST_SECONDS is '{given}'; allowed: seconds above 0, at most 86,400",
     ):
         bucket.write("one", b"1")
 
 
 @pytest.mark.parametrize("name", ["AWS_REGION", "AWS_DEFAULT_REGION"])
-def test_invalid_region_is_rejected(bucket: Bucket, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_invalid_region_is_rejected(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     monkeypatch.setenv(name, "us east")
     with pytest.raises(InputError, match=f"{name} is 'us east'; allowed: .*eu-west-1"):
         bucket.write("one", b"1")
 
 
 @pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT"])
-@pytest.mark.parametrize("given", ["127.0.0.1:9000", "http://127.0.0.1:99999", "http://[::1", "http://local host"])
-def test_invalid_endpoint_is_rejected(bucket: Bucket, monkeypatch: pytest.MonkeyPatch, name: str, given: str) -> None:
+@pytest.mark.parametrize(
+    "given", ["127.0.0.1:9000", "http://127.0.0.1:99999", "http://[::1", "http://local host"]
+)
+def test_invalid_endpoint_is_rejected(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch, name: str, given: str
+) -> None:
     monkeypatch.setenv(name, given)
-    with pytest.raises(InputError, match=f"{name} .*allowed: http://HOST:PORT or https://HOST:PORT"):
+    with pytest.raises(
+        InputError, match=f"{name} .*allowed: http://HOST:PORT or https://HOST:PORT"
+    ):
         bucket.write("one", b"1")
 
 
@@ -141,16 +154,25 @@ def test_unknown_profile_is_named(bucket: Bucket, monkeypatch: pytest.MonkeyPatc
         bucket.write("one", b"1")
 
 
-def credentials(name: str, expires: datetime, renew: Callable[[], dict[str, str]]) -> RefreshableCredentials:
+def credentials(
+    name: str, expires: datetime, renew: Callable[[], dict[str, str]]
+) -> RefreshableCredentials:
     return RefreshableCredentials(
         name, "secret", "token", expires, renew, "test", advisory_timeout=0, mandatory_timeout=0
     )
 
 
-def test_expired_credentials_are_renewed(server: S3Server, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expired_credentials_are_renewed(
+    server: S3Server, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With the client's default lifetime of half an hour, the second request would use the expired credentials."""
     end_of_second = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
-    second = {"access_key": "second-key", "secret_key": "secret", "token": "token", "expiry_time": end_of_second}
+    second = {
+        "access_key": "second-key",
+        "secret_key": "secret",
+        "token": "token",
+        "expiry_time": end_of_second,
+    }
     first = credentials("first-key", datetime.now(UTC) + timedelta(seconds=8), lambda: second)
     monkeypatch.setattr(boto3.Session, "get_credentials", lambda session: first)
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
@@ -168,7 +190,9 @@ def test_credentials_file_of_the_environment_is_used(
 ) -> None:
     """The folder ~/.aws need not exist."""
     file = tmp_path / "aws"
-    file.write_text("[default]\naws_access_key_id = key-of-a-file\naws_secret_access_key = secret\n")
+    file.write_text(
+        "[default]\naws_access_key_id = key-of-a-file\naws_secret_access_key = secret\n"
+    )
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
@@ -179,7 +203,9 @@ def test_credentials_file_of_the_environment_is_used(
 
 
 @pytest.mark.usefixtures("server")
-def test_profile_of_the_environment_requires_boto3(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_profile_of_the_environment_requires_boto3(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("botocore.exceptions", "obstore.auth.boto3"):
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")

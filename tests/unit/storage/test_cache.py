@@ -86,12 +86,16 @@ def test_unused_copies_are_evicted(store: BucketFolder, tmp_path: Path) -> None:
 
 def test_cache_full_of_used_copies_is_reported_with_the_needed_size(store: BucketFolder) -> None:
     places = [cached(store, name) for name in ("encoded-1", "encoded-2")]
-    with pytest.raises(InputError, match=rf"encoded-3 .* 0.01 GiB; set {cache.LIMIT_VARIABLE} to at least 0.01"):
+    with pytest.raises(
+        InputError, match=rf"encoded-3 .* 0.01 GiB; set {cache.LIMIT_VARIABLE} to at least 0.01"
+    ):
         cached(store, "encoded-3")
     assert all((place / "rows.npy").stat().st_size == 40 * KIB for place in places)
 
 
-def test_artifacts_larger_than_the_cache_are_rejected_before_the_download(store: BucketFolder, tmp_path: Path) -> None:
+def test_artifacts_larger_than_the_cache_are_rejected_before_the_download(
+    store: BucketFolder, tmp_path: Path
+) -> None:
     cache.check_room(store, ["encoded-1", "encoded-2", "encoded-1"])
     with pytest.raises(InputError, match=rf"0.01 GiB.*set {cache.LIMIT_VARIABLE} to at least 0.01"):
         cache.check_room(store, ["encoded-1", "encoded-2", "encoded-3"])
@@ -99,7 +103,9 @@ def test_artifacts_larger_than_the_cache_are_rejected_before_the_download(store:
     assert not (tmp_path / "artifacts").exists()
 
 
-def test_needed_size_in_the_message_is_sufficient(store: BucketFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_needed_size_in_the_message_is_sufficient(
+    store: BucketFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store.bucket.write("encoded-4/rows.npy", bytes(11 * 2**20))  # 0.0107 GiB
     store.bucket.write(f"encoded-4/{cache.MANIFEST}", b"{}")
     with pytest.raises(InputError, match="need 0.02 GiB;"):
@@ -205,7 +211,10 @@ def test_checksums_of_a_resumed_build_are_the_same(store: BucketFolder) -> None:
 @pytest.mark.parametrize("name", [SHARD, "dataset.json", NESTED, cache.MANIFEST])
 @pytest.mark.parametrize("damage", [flip_bit, Path.unlink, lambda file: file.write_bytes(b"")])
 def test_damaged_copy_is_fetched_again(
-    store: BucketFolder, name: str, damage: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch
+    store: BucketFolder,
+    name: str,
+    damage: Callable[[Path], object],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     content = prepare(store, "tokens-1")
     copy = cached(store, "tokens-1")
@@ -217,7 +226,9 @@ def test_damaged_copy_is_fetched_again(
     assert (copy / SHARD).read_bytes() == content
 
 
-def test_bit_flipped_on_the_way_is_noticed(store: BucketFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bit_flipped_on_the_way_is_noticed(
+    store: BucketFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     content = prepare(store, "tokens-1")
     download = Bucket.download
     flipped: list[str] = []
@@ -242,7 +253,9 @@ def test_shard_damaged_in_the_store_is_reported(store: BucketFolder) -> None:
 
 
 @pytest.mark.parametrize("name", ["../../outside", "folder/../../../outside", "{folder}/outside"])
-def test_checksums_of_files_outside_the_copy_are_rejected(store: BucketFolder, tmp_path: Path, name: str) -> None:
+def test_checksums_of_files_outside_the_copy_are_rejected(
+    store: BucketFolder, tmp_path: Path, name: str
+) -> None:
     outside = tmp_path / "outside"
     outside.write_bytes(b"unchanged")
     prepare(store, "tokens-1")

@@ -35,6 +35,8 @@ def test_cause_of_an_error_is_recognized() -> None:
     assert storage_problem(error) == "/runs/x: Disk quota exceeded"
 
 
-@pytest.mark.parametrize("error", [ValueError("no"), FileNotFoundError(errno.ENOENT, "No such file", "x"), None])
+@pytest.mark.parametrize(
+    "error", [ValueError("no"), FileNotFoundError(errno.ENOENT, "No such file", "x"), None]
+)
 def test_other_errors_are_not_storage_failures(error: Exception | None) -> None:
     assert storage_problem(error) is None

@@ -17,7 +17,11 @@ from support.s3_server import S3Server
 
 @pytest.fixture(params=["local", "bucket"])
 def folder(request, server: S3Server, tmp_path: Path) -> Folder:
-    return open_folder(tmp_path / "run" if request.param == "local" else server.uri("folders", tmp_path.name, "a run"))
+    return open_folder(
+        tmp_path / "run"
+        if request.param == "local"
+        else server.uri("folders", tmp_path.name, "a run")
+    )
 
 
 def write(folder: Folder, name: str, content: str) -> None:
@@ -38,7 +42,11 @@ def test_stored_files_are_fetched_by_another_process(folder: Folder) -> None:
     assert sorted(path.name for path in point.fetch().iterdir()) == ["dev", "trained"]
     assert other.fetch("points/trial-00001/dev").read_text() == "of another"
     assert point.sizes() == {"trained": 7, "dev": 6}
-    assert folder.sizes("points") == {"trial-0000/trained": 7, "trial-0000/dev": 6, "trial-00001/dev": 10}
+    assert folder.sizes("points") == {
+        "trial-0000/trained": 7,
+        "trial-0000/dev": 6,
+        "trial-00001/dev": 10,
+    }
 
 
 def test_fetch_brings_exactly_the_stored_files(folder: Folder) -> None:
@@ -56,7 +64,9 @@ def test_remove_deletes_one_folder_permanently(folder: Folder) -> None:
     write(folder, "points/a/x", "1")
     write(folder, "points/ab", "2")
     folder.store()
-    assert folder.exists("points/a") and folder.exists("points/ab") and not folder.exists("points/b")
+    assert (
+        folder.exists("points/a") and folder.exists("points/ab") and not folder.exists("points/b")
+    )
     folder.remove("points/a")
     folder.remove("points/a")
     assert not folder.exists("points/a") and not (folder.path / "points/a").exists()
@@ -78,9 +88,7 @@ def new_scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cal
 
 def test_copies_of_ended_processes_are_removed(new_scratch: Callable[[], Path]) -> None:
     own = new_scratch()
-    program = (
-        "import os; from raysweep.storage import scratch; print(scratch.process_folder(), flush=True); os._exit(1)"
-    )
+    program = "import os; from raysweep.storage import scratch; print(scratch.process_folder(), flush=True); os._exit(1)"
     killed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     left = Path(killed.stdout.strip())
     assert left.parent == own.parent and left.is_dir()
@@ -90,7 +98,9 @@ def test_copies_of_ended_processes_are_removed(new_scratch: Callable[[], Path]) 
     assert len(list(own.parent.glob("*.lock"))) == 2
 
 
-def test_copies_of_another_container_are_kept(new_scratch: Callable[[], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_of_another_container_are_kept(
+    new_scratch: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its process id is unknown here."""
     with monkeypatch.context() as patched:
         patched.setattr(os, "getpid", lambda: 999_999_999)
@@ -111,12 +121,20 @@ def test_nothing_is_removed_without_file_locks(
     assert first.is_dir() and second.is_dir()
 
 
-def test_stored_files_and_their_names_are_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stored_files_and_their_names_are_flushed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = LocalFolder(tmp_path)
     write(folder, "points/trial-0000/deep/trained", "weights")
     flushed = note_flushes(monkeypatch)
     folder.store("points/trial-0000")
-    names = ["points/trial-0000/deep", "points/trial-0000/deep/trained", "points/trial-0000", "points", ""]
+    names = [
+        "points/trial-0000/deep",
+        "points/trial-0000/deep/trained",
+        "points/trial-0000",
+        "points",
+        "",
+    ]
     assert {str(tmp_path / name) for name in names} == set(flushed)
     flushed.clear()
     folder.store("points/trial-0000/deep/trained")
@@ -136,7 +154,9 @@ def test_failed_flush_raises_unless_the_file_system_cannot_flush(
 
         return fsync
 
-    monkeypatch.setattr(os, "fsync", fail(errno.EINVAL))  # as of a pipe, and of folders on some network file systems
+    monkeypatch.setattr(
+        os, "fsync", fail(errno.EINVAL)
+    )  # as of a pipe, and of folders on some network file systems
     folder.store()
     monkeypatch.setattr(os, "fsync", fail(errno.EIO))
     with pytest.raises(OSError, match="Input/output error"):

@@ -83,7 +83,9 @@ def test_holder_writes_nothing_after_expiry(server: S3Server, bucket: Bucket) ->
     server.fail(outage=4)
     time.sleep(1.5)
     began = time.monotonic()
-    lease.ensure(messages.append)  # nobody took it over, so it is renewed once the store answers again
+    lease.ensure(
+        messages.append
+    )  # nobody took it over, so it is renewed once the store answers again
     assert time.monotonic() - began > 1
     assert "cannot be renewed" in messages[0]
     lease.release()
@@ -95,7 +97,9 @@ def test_no_request_starts_shortly_before_expiry(bucket: Bucket) -> None:
     lease = Lease(bucket, seconds=120, renew_seconds=60)
     lease.acquire(pytest.fail)
     lease.ensure(pytest.fail)
-    lease._held_until -= 70  # so long ago was it renewed: 50 seconds are left, and a request may take 53
+    lease._held_until -= (
+        70  # so long ago was it renewed: 50 seconds are left, and a request may take 53
+    )
     asking = threading.Thread(target=lease.ensure, args=(messages.append,), daemon=True)
     asking.start()
     while not messages:
@@ -107,7 +111,9 @@ def test_no_request_starts_shortly_before_expiry(bucket: Bucket) -> None:
     lease.release()
 
 
-def test_lease_duration_grows_with_the_request_timeout(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lease_duration_grows_with_the_request_timeout(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert Lease(bucket).seconds == 120
     monkeypatch.setenv("RAYSWEEP_REQUEST_SECONDS", "120")
     slow = Lease(bucket)
@@ -138,7 +144,9 @@ def test_removed_bucket_ends_the_work(bucket: Bucket, monkeypatch: pytest.Monkey
     lease.release()
 
 
-def test_takeover_with_a_lost_response_waits_for_the_holder(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_takeover_with_a_lost_response_waits_for_the_holder(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(lease_module, "NOTICE_SECONDS", 1.0)
     messages: list[str] = []
     first = Lease(bucket, renew_seconds=60)
@@ -163,7 +171,10 @@ def test_renewal_with_a_lost_response_keeps_the_lease(bucket: Bucket) -> None:
     lease = Lease(bucket, renew_seconds=60)
     lease.acquire(pytest.fail)
     stored = json.loads(bucket.read("lease.json"))
-    bucket.write("lease.json", json.dumps({**stored, "version": "of the renewal whose answer was lost"}).encode())
+    bucket.write(
+        "lease.json",
+        json.dumps({**stored, "version": "of the renewal whose answer was lost"}).encode(),
+    )
     lease.renew()  # finds that the lease is its own still
     before = bucket.read("lease.json")
     lease.renew()

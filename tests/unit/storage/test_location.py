@@ -108,9 +108,9 @@ def test_valid_addresses_are_accepted(endpoint: str) -> None:
     assert location.is_address(endpoint)
 
 
-names = st.text(st.characters(exclude_characters="/", exclude_categories=("Cs", "Cc")), min_size=1).filter(
-    lambda name: name not in (".", "..")
-)
+names = st.text(
+    st.characters(exclude_characters="/", exclude_categories=("Cs", "Cc")), min_size=1
+).filter(lambda name: name not in (".", ".."))
 
 
 @given(st.lists(names, min_size=1, max_size=4), st.sampled_from(["", "?region=eu-west-1"]))

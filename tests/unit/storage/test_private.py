@@ -45,7 +45,9 @@ def test_artifacts_are_private_even_in_a_shared_folder(tmp_path: Path) -> None:
     assert read_modes(shared / "encoded-1") == {0o700}
 
 
-def test_cache_of_a_node_is_private(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_of_a_node_is_private(
+    server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(scratch.VARIABLE, str(tmp_path / "cache"))
     store = open_folder(server.uri("private", tmp_path.name))
     assert isinstance(store, BucketFolder)

@@ -42,7 +42,9 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
     if request.param == "folder":
         return LocalFolder(tmp_path)
     server: S3Server = request.getfixturevalue("server")
-    return open_folder(server.uri("turns", request.node.name.replace("[", "-").replace("]", "")), lambda text: None)
+    return open_folder(
+        server.uri("turns", request.node.name.replace("[", "-").replace("]", "")), lambda text: None
+    )
 
 
 def wait_until(condition: Callable[[], object]) -> None:

@@ -20,7 +20,12 @@ from support.command_line import raysweep_here
 from support.ledgers import StoredSweep, StoredTrial, point, write_ledger
 
 TRIALS = [
-    StoredTrial({"loss": "triplet", "learning_rate": 1e-5}, "completed", "done", [(0.70, 0.44), (0.75, 0.43)]),
+    StoredTrial(
+        {"loss": "triplet", "learning_rate": 1e-5},
+        "completed",
+        "done",
+        [(0.70, 0.44), (0.75, 0.43)],
+    ),
     StoredTrial({"loss": "softmax", "learning_rate": 2e-5}, "paused", "waits", [(0.72, 0.435)]),
     StoredTrial({"loss": "softmax", "learning_rate": 1.0}, "failed", "diverged", []),
 ]
@@ -44,7 +49,11 @@ def resume_paused_trial(run: Path) -> None:
     ledger = Ledger(run)
     ledger.append(TrialResumed(trial=1))
     points = (point(1, 2, 0.78, 0.41),)
-    ledger.append(RungFinished(trial=1, step=2, examples_seen=4096, seconds=9.0, loss=0.05, stop=None, points=points))
+    ledger.append(
+        RungFinished(
+            trial=1, step=2, examples_seen=4096, seconds=9.0, loss=0.05, stop=None, points=points
+        )
+    )
     ledger.append(TrialEnded(trial=1, status=TrialStatus.COMPLETED, reason="done"))
     ledger.append(SessionFinished(status="plateau", reason="no growth", seconds=9.0))
     ledger.close()
@@ -99,11 +108,15 @@ def test_tensorboard_event_files(run: Path) -> None:
     texts: dict[str, str] = {}
     for folder in sorted((run / "tensorboard").iterdir()):
         assert len(list(folder.iterdir())) == 1
-        events = EventAccumulator(str(folder), size_guidance={"scalars": 0, "tensors": 0, "images": 0})
+        events = EventAccumulator(
+            str(folder), size_guidance={"scalars": 0, "tensors": 0, "images": 0}
+        )
         events.Reload()
         tags = events.Tags()
         for tag in tags["tensors"]:
-            texts[f"{folder.name}/{tag}"] = events.Tensors(tag)[-1].tensor_proto.string_val[0].decode()
+            texts[f"{folder.name}/{tag}"] = (
+                events.Tensors(tag)[-1].tensor_proto.string_val[0].decode()
+            )
         if folder.name == "front":
             (image,) = events.Images("front")
             assert image.encoded_image_string.startswith(b"\x89PNG")
@@ -129,14 +142,21 @@ def test_mlflow_local_store(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill_repeatedly(run, {"mlflow": {}})
     client = MlflowClient(tracking_uri=f"sqlite:///{run.parent / 'mlflow.db'}")
     experiment = client.get_experiment_by_name("night-run")
-    runs = {stored.info.run_name: stored for stored in client.search_runs([experiment.experiment_id])}
+    runs = {
+        stored.info.run_name: stored for stored in client.search_runs([experiment.experiment_id])
+    }
     sweep = runs.pop("night-1")
     assert sorted(runs) == [f"night-1 trial-000{number}" for number in range(3)]
-    assert {stored.data.tags["mlflow.parentRunId"] for stored in runs.values()} == {sweep.info.run_id}
+    assert {stored.data.tags["mlflow.parentRunId"] for stored in runs.values()} == {
+        sweep.info.run_id
+    }
     assert (sweep.info.status, sweep.data.tags["raysweep.status"]) == ("FINISHED", "plateau")
     assert "mlflow.parentRunId" not in sweep.data.tags
     assert sweep.data.metrics["members"] == 4
-    assert sorted(artifact.path for artifact in client.list_artifacts(sweep.info.run_id)) == ["front.md", "front.png"]
+    assert sorted(artifact.path for artifact in client.list_artifacts(sweep.info.run_id)) == [
+        "front.md",
+        "front.png",
+    ]
     picture = client.download_artifacts(sweep.info.run_id, "front.png", str(run.parent))
     assert Path(picture).read_bytes().startswith(b"\x89PNG")
     curves: Curves = {}
@@ -167,7 +187,11 @@ def test_mlflow_status_of_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     config = TrackersConfig.model_validate({"mlflow": {}})
     for name, (finish, status) in endings.items():
         (tmp_path / name).mkdir()
-        write_ledger(tmp_path / name, TRIALS[2:] if name == "failed" else TRIALS[:1], StoredSweep(finish=finish))
+        write_ledger(
+            tmp_path / name,
+            TRIALS[2:] if name == "failed" else TRIALS[:1],
+            StoredSweep(finish=finish),
+        )
         tracking.fill(config, LocalFolder(tmp_path / name))
         experiment = client.get_experiment_by_name("night-run").experiment_id
 
@@ -177,7 +201,10 @@ def test_mlflow_status_of_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
         assert find_sweep().info.status == status
         if finish is not None:
-            assert find_sweep().data.tags["raysweep.reason"] in (finish[1], "none of its 1 trials succeeded")
+            assert find_sweep().data.tags["raysweep.reason"] in (
+                finish[1],
+                "none of its 1 trials succeeded",
+            )
         tracker_openers(config, Destination(LocalFolder(tmp_path / name), "night-run"))["mlflow"]()
         resumed = find_sweep()
         assert (resumed.info.status, resumed.data.tags["raysweep.status"]) == ("RUNNING", "running")
@@ -209,10 +236,14 @@ def test_mlflow_status_of_a_paused_trial(run: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.ray
-def test_unreachable_server_is_reported_on_one_line(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_server_is_reported_on_one_line(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("mlflow", reason="the extra mlflow is not installed")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    done = raysweep_here(run.parent, "track", str(run), "--to", "mlflow", "--uri", "http://127.0.0.1:9")
+    done = raysweep_here(
+        run.parent, "track", str(run), "--to", "mlflow", "--uri", "http://127.0.0.1:9"
+    )
     assert done.returncode == 2
     assert done.stderr.startswith("error: mlflow: ")
     assert len(done.stderr.splitlines()) == 1
@@ -249,11 +280,23 @@ def test_wandb_offline_runs(run: Path) -> None:
         assert (begun.run_group, begun.project) == ("night-1", "night-run")
         for record in records:
             if record.HasField("history") and begun.display_name != "night-1 front":
-                values = {item.key or "/".join(item.nested_key): item.value_json for item in record.history.item}
+                values = {
+                    item.key or "/".join(item.nested_key): item.value_json
+                    for item in record.history.item
+                }
                 for key, value in values.items():
                     if not key.startswith("_"):
-                        add(curves, begun.display_name, record.history.step.num, key, json.loads(value))
-    assert sorted(names) == ["night-1 front", *(f"night-1 trial-000{number}" for number in range(3))]
+                        add(
+                            curves,
+                            begun.display_name,
+                            record.history.step.num,
+                            key,
+                            json.loads(value),
+                        )
+    assert sorted(names) == [
+        "night-1 front",
+        *(f"night-1 trial-000{number}" for number in range(3)),
+    ]
     check_curves(curves, run)
 
 

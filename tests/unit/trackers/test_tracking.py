@@ -33,7 +33,12 @@ from support.ledgers import INFO, StoredSweep, StoredTrial, start_session, write
 from support.points import make_scores
 
 TRIALS = [
-    StoredTrial({"loss": "triplet", "learning_rate": 1e-5}, "completed", "done", [(0.70, 0.44), (0.75, 0.43)]),
+    StoredTrial(
+        {"loss": "triplet", "learning_rate": 1e-5},
+        "completed",
+        "done",
+        [(0.70, 0.44), (0.75, 0.43)],
+    ),
     StoredTrial({"loss": "softmax", "learning_rate": 2e-5}, "paused", "waits", [(0.72, 0.435)]),
     StoredTrial({"loss": "softmax", "learning_rate": 1.0}, "failed", "diverged", []),
 ]
@@ -73,7 +78,9 @@ def point(kind: str, polarity: float, similarity: float, **others: Any) -> Point
 
 
 def rung(*points: Point) -> RungFinished:
-    return RungFinished(trial=0, step=1, examples_seen=64, seconds=2.0, loss=0.5, stop=None, points=points)
+    return RungFinished(
+        trial=0, step=1, examples_seen=64, seconds=2.0, loss=0.5, stop=None, points=points
+    )
 
 
 def feed(run: Path, tracker: Tracker, events: Sequence[Event]) -> SweepEvents:
@@ -150,7 +157,9 @@ def test_pauses_and_ends_are_logged_but_not_resumes(tmp_path: Path) -> None:
 def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     """Replace TensorBoard with a recording tracker."""
     recorder = Recorder()
-    monkeypatch.setattr(tracking, "tracker_openers", lambda config, to: {"tensorboard": lambda: recorder})
+    monkeypatch.setattr(
+        tracking, "tracker_openers", lambda config, to: {"tensorboard": lambda: recorder}
+    )
     return recorder
 
 
@@ -208,7 +217,9 @@ def test_failing_tracker_warns_once_and_others_continue(
 
     write_ledger(tmp_path, TRIALS)
     monkeypatch.setattr(
-        tracking, "tracker_openers", lambda config, to: {"mlflow": Broken, "tensorboard": lambda: recorder}
+        tracking,
+        "tracker_openers",
+        lambda config, to: {"mlflow": Broken, "tensorboard": lambda: recorder},
     )
     warnings: list[str] = []
     tracker_session = tracking.Tracking(CONFIG, LocalFolder(tmp_path), "s", warnings.append)
@@ -246,7 +257,9 @@ def test_missing_client_is_reported_with_install_command(monkeypatch: pytest.Mon
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     for name in TRACKERS:
         config = TrackersConfig.model_validate({name: {}})
-        with pytest.raises(InputError, match=rf"trackers\.{name}: .* pip install 'raysweep\[{name}\]'"):
+        with pytest.raises(
+            InputError, match=rf"trackers\.{name}: .* pip install 'raysweep\[{name}\]'"
+        ):
             opening.check_trackers(config, "/runs")
     opening.check_trackers(TrackersConfig(), "/runs")
 
@@ -306,12 +319,23 @@ def test_list_of_names_enables_trackers_with_defaults() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--to", "tensorbord"], "--to is 'tensorbord'; allowed: tensorboard, mlflow, wandb, trackio"),
-        (["--to", "tensorboard", "--uri", "http://host"], "--uri: unknown setting of tensorboard; allowed: folder"),
-        (["--to", "wandb", "--mode", "sometimes"], "--mode is 'sometimes'; allowed: 'offline' or 'online'"),
+        (
+            ["--to", "tensorbord"],
+            "--to is 'tensorbord'; allowed: tensorboard, mlflow, wandb, trackio",
+        ),
+        (
+            ["--to", "tensorboard", "--uri", "http://host"],
+            "--uri: unknown setting of tensorboard; allowed: folder",
+        ),
+        (
+            ["--to", "wandb", "--mode", "sometimes"],
+            "--mode is 'sometimes'; allowed: 'offline' or 'online'",
+        ),
     ],
 )
-def test_invalid_options_of_track_are_rejected(options: list[str], message: str, tmp_path: Path) -> None:
+def test_invalid_options_of_track_are_rejected(
+    options: list[str], message: str, tmp_path: Path
+) -> None:
     write_ledger(tmp_path, TRIALS)
     done = raysweep_here(tmp_path, "track", str(tmp_path), *options)
     assert done.returncode == 2

@@ -35,7 +35,9 @@ def test_batches_without_duplicates_equal_those_of_sentence_transformers() -> No
     from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
 
     ids = random_pairs(600, 150)
-    dataset = datasets.Dataset.from_dict({"anchor": ids[:, 0].tolist(), "positive": ids[:, 1].tolist()})
+    dataset = datasets.Dataset.from_dict(
+        {"anchor": ids[:, 0].tolist(), "positive": ids[:, 1].tolist()}
+    )
     sampler = NoDuplicatesBatchSampler(
         dataset, batch_size=16, drop_last=True, generator=torch.Generator().manual_seed(7), seed=7
     )
@@ -54,7 +56,9 @@ def test_examples_of_one_anchor_fill_batches(num_examples: int, batch_size: int,
     order = order_of(ids, seed)
     examples = [order.take(batch_size) for _ in range(10)]
     assert all(len(ids) == batch_size for ids, _ in examples)
-    counts = np.bincount(np.concatenate([positions for _, positions in examples]), minlength=num_examples)  # type: ignore[misc]
+    counts = np.bincount(
+        np.concatenate([positions for _, positions in examples]), minlength=num_examples
+    )  # type: ignore[misc]
     assert counts.max() - counts.min() <= 2
 
 
@@ -74,7 +78,9 @@ def test_duplicates_are_allowed_by_default() -> None:
 
 
 @given(
-    st.lists(st.integers(0, 4), min_size=4, max_size=80).filter(lambda labels: (np.bincount(labels) >= 2).sum() >= 2),
+    st.lists(st.integers(0, 4), min_size=4, max_size=80).filter(
+        lambda labels: (np.bincount(labels) >= 2).sum() >= 2
+    ),
     st.integers(2, 5),
     st.integers(0, 3),
 )
@@ -87,7 +93,8 @@ def test_classes_are_interleaved_in_groups(labels: list[int], per_class: int, se
     sizes = [len(group) for group in np.split(order, changes)]
     assert all(2 <= size <= per_class for size in sizes)
     num_groups = {
-        label: -(-count // per_class) - (count % per_class == 1) for label, count in enumerate(np.bincount(classes))
+        label: -(-count // per_class) - (count % per_class == 1)
+        for label, count in enumerate(np.bincount(classes))
     }
     num_rounds = sorted(num_groups.values())[-2]
     assert len(sizes) == sum(min(number, num_rounds) for number in num_groups.values())
@@ -102,7 +109,12 @@ def test_groups_of_two_are_the_library_s_batches_by_label() -> None:
     dataset = datasets.Dataset.from_dict({"label": labels.tolist()})
     generator = torch.Generator().manual_seed(1)
     sampler = GroupByLabelBatchSampler(
-        dataset, batch_size=8, drop_last=True, valid_label_columns=["label"], generator=generator, seed=1
+        dataset,
+        batch_size=8,
+        drop_last=True,
+        valid_label_columns=["label"],
+        generator=generator,
+        seed=1,
     )
     expected = list(sampler)
     order = interleave_classes(labels, 2, np.random.default_rng(1))
@@ -119,7 +131,8 @@ def test_groups_of_two_are_the_library_s_batches_by_label() -> None:
 def test_order_by_class_resumes_from_its_state() -> None:
     classes = np.random.default_rng(0).integers(0, 3, 50)
     prepared: Any = SimpleNamespace(
-        examples=lambda kind: (np.arange(50)[:, None], classes), sentences=SimpleNamespace(labels=classes)
+        examples=lambda kind: (np.arange(50)[:, None], classes),
+        sentences=SimpleNamespace(labels=classes),
     )
     orders = [ExampleOrder(prepared, "labeled_sentence", seed=4, per_class=3) for _ in range(2)]
     for _ in range(5):
@@ -134,16 +147,21 @@ def test_order_by_class_resumes_from_its_state() -> None:
 
 def test_batches_of_classes_need_two_classes() -> None:
     prepared: Any = SimpleNamespace(
-        examples=lambda kind: (np.arange(4)[:, None], None), sentences=SimpleNamespace(labels=np.array([0, 0, 0, 1]))
+        examples=lambda kind: (np.arange(4)[:, None], None),
+        sentences=SimpleNamespace(labels=np.array([0, 0, 0, 1])),
     )
     with pytest.raises(InputError, match=r"1 classes .*allowed.*2 classes"):
         ExampleOrder(prepared, "labeled_sentence", seed=0, per_class=4)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_buckets_give_the_loss_and_gradients_of_padded_columns(loss: str, tiny_bench: Workbench) -> None:
+def test_buckets_give_the_loss_and_gradients_of_padded_columns(
+    loss: str, tiny_bench: Workbench
+) -> None:
     """Loss and gradients equal those of the library's class on embeddings by the stock forward, column by column."""
-    config = trial_config({"loss": loss, "learning_rate": 1e-5, "batch_size": 12, "precision": "fp32"})
+    config = trial_config(
+        {"loss": loss, "learning_rate": 1e-5, "batch_size": 12, "precision": "fp32"}
+    )
     training = WithOtherReference(config, tiny_bench, seed=0, num_rungs=1)
     model = tiny_bench.model
     model.eval()  # no dropout
@@ -153,7 +171,9 @@ def test_buckets_give_the_loss_and_gradients_of_padded_columns(loss: str, tiny_b
         texts = [tiny_bench.prepared.sentences.texts(column) for column in ids.T]
         columns = [model(model.preprocess(column))["sentence_embedding"] for column in texts]
         batch = training.make_batch(columns, ids, targets)
-        return expected_loss(loss, config.loss_parameters, batch, getattr(training.loss, "head", None))
+        return expected_loss(
+            loss, config.loss_parameters, batch, getattr(training.loss, "head", None)
+        )
 
     outcomes = []
     for value in (training.batch_loss(ids, targets), stock_loss()):
@@ -166,7 +186,10 @@ def test_buckets_give_the_loss_and_gradients_of_padded_columns(loss: str, tiny_b
     assert (outcomes[0][1] - outcomes[1][1]).abs().max() <= 1e-3 * scale + 1e-9
 
 
-ROUNDING = {"fp32": 1e-5, "bf16": 0.03}  # error relative to the largest gradient: bf16 has 8 significant bits
+ROUNDING = {
+    "fp32": 1e-5,
+    "bf16": 0.03,
+}  # error relative to the largest gradient: bf16 has 8 significant bits
 
 
 @pytest.mark.parametrize(
@@ -174,7 +197,11 @@ ROUNDING = {"fp32": 1e-5, "bf16": 0.03}  # error relative to the largest gradien
     [*((loss, 0.5, "fp32") for loss in LOSSES), ("triplet", 0.0, "fp32"), ("triplet", 0.5, "bf16")],
 )
 def test_recomputed_activations_give_the_same_gradient(
-    loss: str, retention_weight: float, precision: str, tiny_bench: Workbench, monkeypatch: pytest.MonkeyPatch
+    loss: str,
+    retention_weight: float,
+    precision: str,
+    tiny_bench: Workbench,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With dropout and several packs, also for losses that compare each example with the whole batch."""
     monkeypatch.setattr(buckets, "CELLS_PER_PACK", 256)
@@ -190,7 +217,11 @@ def test_recomputed_activations_give_the_same_gradient(
         assert len(training.trained.document.packs(np.unique(ids))) > 1
         value = training.add_gradient(ids, targets, 2)
         gradients.append(
-            {name: parameter.grad for name, parameter in training.parameters.items() if parameter.grad is not None}
+            {
+                name: parameter.grad
+                for name, parameter in training.parameters.items()
+                if parameter.grad is not None
+            }
         )
         ends.append((float(value), tiny_bench.dropouts.state(), torch.get_rng_state()))
     expected, recomputed = gradients
@@ -198,7 +229,9 @@ def test_recomputed_activations_give_the_same_gradient(
     assert len(expected) > 60
     for name, gradient in expected.items():
         scale = float(gradient.abs().max())
-        assert float((recomputed[name] - gradient).abs().max()) <= ROUNDING[precision] * scale + 1e-9, name
+        assert (
+            float((recomputed[name] - gradient).abs().max()) <= ROUNDING[precision] * scale + 1e-9
+        ), name
     assert ends[0][0] == pytest.approx(ends[1][0], rel=1e-6)
     assert ends[0][1] == ends[1][1]
     assert torch.equal(ends[0][2], ends[1][2])
@@ -218,7 +251,9 @@ def compute_loss(trained: TrainedEncoder, ids: Any) -> torch.Tensor:
     return (embeddings * weights).square().sum()
 
 
-def plain_gradient(bench: Workbench, ids_of_batches: Any, monkeypatch: pytest.MonkeyPatch) -> torch.Tensor:
+def plain_gradient(
+    bench: Workbench, ids_of_batches: Any, monkeypatch: pytest.MonkeyPatch
+) -> torch.Tensor:
     """Return the table's gradient if the model looks words up by itself."""
     with monkeypatch.context() as patch:
         patch.setattr(encoder, "word_table", lambda model: None)
@@ -240,14 +275,19 @@ def test_word_table_has_the_gradient_of_the_plain_lookup(
     trained = TrainedEncoder(tiny_bench.model, tiny_bench.tokens.document)
     rng = np.random.default_rng(0)
     for num_batches in (1, 2, 1):
-        ids_of_batches = [rng.choice(len(tiny_bench.tokens.document), 6, replace=False) for _ in range(num_batches)]
+        ids_of_batches = [
+            rng.choice(len(tiny_bench.tokens.document), 6, replace=False)
+            for _ in range(num_batches)
+        ]
         expected = plain_gradient(tiny_bench, ids_of_batches, monkeypatch)
         tiny_bench.model.zero_grad(set_to_none=True)
         for ids in ids_of_batches:
             compute_loss(trained, ids).backward()
         assert weight.grad is not None
         assert 0 < (expected != 0).any(dim=1).sum() < len(weight)
-        torch.testing.assert_close(weight.grad, expected, rtol=1e-4, atol=1e-6 * float(expected.abs().max()))
+        torch.testing.assert_close(
+            weight.grad, expected, rtol=1e-4, atol=1e-6 * float(expected.abs().max())
+        )
         assert torch.equal(weight.grad == 0, expected == 0)
 
 

@@ -17,7 +17,9 @@ from support.s3_server import S3Server
 def test_latest_complete_checkpoint_counts(tmp_path: Path) -> None:
     """A process killed between writing a checkpoint and removing the previous one leaves two."""
     for number in (9, 10):
-        checkpoint.write(tmp_path / str(number), number, {"x": torch.full((2,), float(number))}, {"n": number})
+        checkpoint.write(
+            tmp_path / str(number), number, {"x": torch.full((2,), float(number))}, {"n": number}
+        )
         (tmp_path / str(number) / f"{number:09d}").rename(tmp_path / f"{number:09d}")
         (tmp_path / str(number)).rmdir()
     (tmp_path / "000000011").mkdir()
@@ -53,7 +55,9 @@ def test_flipped_bit_is_detected_and_previous_checkpoint_counts(tmp_path: Path) 
     assert latest is not None and latest[1] == {"schema": 1, "n": 3}
 
 
-def test_unreadable_checkpoint_is_not_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_checkpoint_is_not_set_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     checkpoint.write(tmp_path, 3, {"x": torch.zeros(2)}, {"n": 3})
 
     def fail(*_: object, **__: object) -> None:
@@ -86,7 +90,9 @@ def test_checkpoint_garbled_by_the_disk_does_not_replace_the_previous_one(
     assert latest is not None and latest[1]["n"] == 3
 
 
-def test_checkpoint_is_flushed_before_it_is_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoint_is_flushed_before_it_is_renamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     flushed = note_flushes(monkeypatch)
     checkpoint.write(tmp_path, 3, {"x": torch.zeros(2)}, {"n": 3})
     unnamed = [path for path in flushed if Path(path).parent.name.startswith(".")]

@@ -39,7 +39,10 @@ def test_the_documented_loss_trains_from_its_file(
     texts = [tiny_bench.prepared.sentences.texts(column) for column in ids.T]
     training.model.eval()
     with torch.no_grad():
-        embeddings = [training.model.encode(column, convert_to_numpy=True, show_progress_bar=False) for column in texts]
+        embeddings = [
+            training.model.encode(column, convert_to_numpy=True, show_progress_bar=False)
+            for column in texts
+        ]
         value = float(training.batch_loss(ids, targets))
     units = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in embeddings]
     base = [tiny_bench.prepared.reference_embeddings.document[column] for column in ids.T]
@@ -47,7 +50,9 @@ def test_the_documented_loss_trains_from_its_file(
     def differences(rows: list[np.ndarray]) -> np.ndarray:
         return np.asarray((rows[0] * rows[2]).sum(1) - (rows[0] * rows[1]).sum(1))
 
-    losses = np.maximum(differences(units) + config.loss_parameters["margin"], 0) * (differences(base) < 0)  # type: ignore[operator]
+    losses = np.maximum(differences(units) + config.loss_parameters["margin"], 0) * (
+        differences(base) < 0
+    )  # type: ignore[operator]
     expected = losses.mean() if config.loss_parameters["reduction"] == "mean" else losses.sum()
     assert value == pytest.approx(expected, rel=1e-4)
     while not training.rung_is_full:
@@ -66,7 +71,9 @@ def test_trials_with_less_memory_have_the_same_values(loss: str, tiny_prepared: 
     def run(*, recomputes: bool, checkpoints: bool) -> tuple[list[float], np.ndarray]:
         evaluation = EVALUATION.model_copy(update={"points": points})
         bench = Workbench(tiny_prepared, evaluation, checkpoints_blocks=checkpoints)
-        results = rungs_and_progress(config, bench, Intervals(), seed=3, num_rungs=2, recomputes=recomputes)
+        results = rungs_and_progress(
+            config, bench, Intervals(), seed=3, num_rungs=2, recomputes=recomputes
+        )
         losses = []
         for result in results:
             assert isinstance(result, RungResult)
@@ -107,7 +114,8 @@ def test_a_truncated_point_retrieves_by_the_first_coordinates(tiny_bench: Workbe
     tiny_bench.reset()
     encoded = tiny_bench.encode(tiny_bench.dev)
     queries, pool = (
-        rows[:, :16] / np.linalg.norm(rows[:, :16], axis=1, keepdims=True) for rows in (encoded.queries, encoded.pool)
+        rows[:, :16] / np.linalg.norm(rows[:, :16], axis=1, keepdims=True)
+        for rows in (encoded.queries, encoded.pool)
     )
     expected = tiny_bench.dev.score(queries, pool)
     for known in (encoded, None):

@@ -11,7 +11,9 @@ from raysweep.encoders.structure import Structure
 from raysweep.training.dropout import Dropouts, FastDropout, Generator
 from support.families import MODEL_TYPES, random_transformer
 
-UNUSED = {"albert": {"encoder.albert_layer_groups.0.albert_layers.0.dropout"}}  # transformers' forward skips it
+UNUSED = {
+    "albert": {"encoder.albert_layer_groups.0.albert_layers.0.dropout"}
+}  # transformers' forward skips it
 
 
 def layer(rate: float, seed: int = 0) -> FastDropout:
@@ -111,7 +113,12 @@ def test_every_family_is_random_at_rate_above_0_only(model_type: str, device: st
 
 
 def test_clip_attention_is_random() -> None:
-    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+    sizes = {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+    }
     model = transformers.CLIPTextModel(transformers.CLIPTextConfig(vocab_size=30, **sizes)).train()
     dropouts = Dropouts(model, "cpu")
     assert len(dropouts.names) == 2

@@ -26,7 +26,9 @@ TARGETS = {
 CLASSES = np.array([0, 1, 1, 0, 2, 1])  # of anchors and positives
 NEGATIVE_CLASSES = np.array([1, 0, 2, 1, 1, 0])
 # Lengths other than 1, so that a loss without normalization fails.
-EMBEDDINGS = np.random.default_rng(3).normal(size=(3, 6, 4)) * np.array([1, 2, 0.5, 3, 1, 0.2])[:, None]
+EMBEDDINGS = (
+    np.random.default_rng(3).normal(size=(3, 6, 4)) * np.array([1, 2, 0.5, 3, 1, 0.2])[:, None]
+)
 REFERENCE = np.random.default_rng(6).normal(size=(3, 6, 5))
 # A softmax head of three classes, one a row.
 TEACHER = np.random.default_rng(7).dirichlet(np.ones(3), size=6)
@@ -40,13 +42,17 @@ def cosines(a, b):
 def triplet(columns, labels, margin):
     """Schroff et al. 2015, with cosine distance."""
     anchor, positive, negative = columns
-    return np.maximum((1 - cosines(anchor, positive)) - (1 - cosines(anchor, negative)) + margin, 0).mean()
+    return np.maximum(
+        (1 - cosines(anchor, positive)) - (1 - cosines(anchor, negative)) + margin, 0
+    ).mean()
 
 
 def contrastive(columns, labels, margin):
     """Hadsell et al. 2006, equation 4, with 1 for similar pairs and cosine distance; mean over the batch."""
     distance = 1 - cosines(*columns)
-    return (0.5 * labels * distance**2 + 0.5 * (1 - labels) * np.maximum(margin - distance, 0) ** 2).mean()
+    return (
+        0.5 * labels * distance**2 + 0.5 * (1 - labels) * np.maximum(margin - distance, 0) ** 2
+    ).mean()
 
 
 def online_contrastive(columns, labels, margin):
@@ -93,14 +99,24 @@ def gist(columns, labels, temperature, margin, margin_strategy):
     total = 0.0
     for row in range(len(columns[0])):
         of_positive = cosines(references[0, row], references[1, row])
-        limit = of_positive - (margin if margin_strategy == "absolute" else margin * abs(of_positive))
+        limit = of_positive - (
+            margin if margin_strategy == "absolute" else margin * abs(of_positive)
+        )
         logits = []
         for first, second in pairs:
             for other in range(len(columns[0])):
                 is_positive = (first, second) == (0, 1) and other == row
-                if is_positive or cosines(references[first, row], references[second, other]) <= limit:
-                    logits.append(cosines(columns[first][row], columns[second][other]) / temperature)
-        total += scipy.special.logsumexp(logits) - cosines(columns[0][row], columns[1][row]) / temperature
+                if (
+                    is_positive
+                    or cosines(references[first, row], references[second, other]) <= limit
+                ):
+                    logits.append(
+                        cosines(columns[first][row], columns[second][other]) / temperature
+                    )
+        total += (
+            scipy.special.logsumexp(logits)
+            - cosines(columns[0][row], columns[1][row]) / temperature
+        )
     return total / len(columns[0])
 
 
@@ -120,14 +136,18 @@ def angle(columns, labels, scale):
         real, imaginary = np.hsplit(b, 2)
         w = real + 1j * imaginary
         product = (z * w.conj()).sum(1)
-        return abs(product.real + product.imag) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+        return (
+            abs(product.real + product.imag) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+        )
 
     return cosent(columns, labels, scale, similarity)
 
 
 def margin_mse(columns, labels):
     """Hofstätter et al. 2020, with cosines and the reference encoder as the teacher."""
-    margins = [cosines(rows[0], rows[1]) - cosines(rows[0], rows[2]) for rows in (columns, REFERENCE)]
+    margins = [
+        cosines(rows[0], rows[1]) - cosines(rows[0], rows[2]) for rows in (columns, REFERENCE)
+    ]
     return ((margins[0] - margins[1]) ** 2).mean()
 
 
@@ -172,7 +192,11 @@ def batch_semi_hard_triplet(columns, labels, margin, examples_per_class):
         if labels[a] == labels[p]:
             negatives = distances[a, labels != labels[a]]
             beyond = negatives[negatives > distances[a, p]]
-            losses.append(max(0, distances[a, p] - (beyond.min() if len(beyond) else negatives.max()) + margin))
+            losses.append(
+                max(
+                    0, distances[a, p] - (beyond.min() if len(beyond) else negatives.max()) + margin
+                )
+            )
     return np.mean(losses)
 
 
@@ -200,13 +224,21 @@ def softmax(columns, labels, targets, teacher_temperature, teacher_weight, **oth
 RANKING = {"scale": 20.0, "negatives": "other_class", "directions": "forward"}
 GUIDED = {"temperature": 0.1, "margin": 0.0, "margin_strategy": "absolute"}
 BY_LABEL = {"examples_per_class": 4}
-PLAIN_SOFTMAX = {"label_smoothing": 0.0, "consistency_weight": 0.0, "teacher_temperature": 1.0, "teacher_weight": 1.0}
+PLAIN_SOFTMAX = {
+    "label_smoothing": 0.0,
+    "consistency_weight": 0.0,
+    "teacher_temperature": 1.0,
+    "teacher_weight": 1.0,
+}
 
 # By loss: its formula, and rows of parameters and value.
 GOLDEN = {
     "triplet": (triplet, [({"margin": 0.1}, 0.049148), ({"margin": 5.0}, 4.658430)]),
     "contrastive": (contrastive, [({"margin": 0.5}, 0.182706), ({"margin": 1.0}, 0.198231)]),
-    "online_contrastive": (online_contrastive, [({"margin": 0.5}, 2.033756), ({"margin": 1.5}, 3.310900)]),
+    "online_contrastive": (
+        online_contrastive,
+        [({"margin": 0.5}, 2.033756), ({"margin": 1.5}, 3.310900)],
+    ),
     "multiple_negatives": (
         multiple_negatives,
         [
@@ -220,7 +252,10 @@ GOLDEN = {
         multiple_negatives,
         [(RANKING, 9.081213), ({**RANKING, "negatives": "all"}, 10.535351)],
     ),
-    "gist": (gist, [(GUIDED, 4.804045), ({**GUIDED, "margin": 0.2, "margin_strategy": "relative"}, 4.541092)]),
+    "gist": (
+        gist,
+        [(GUIDED, 4.804045), ({**GUIDED, "margin": 0.2, "margin_strategy": "relative"}, 4.541092)],
+    ),
     "gist_triplet": (gist, [({**GUIDED, "margin": 0.2}, 4.590764)]),
     "cosine_similarity": (cosine_similarity, [({"targets": "hard"}, 0.597634)]),
     "cosent": (cosent, [({"scale": 20.0}, 15.565418)]),
@@ -235,7 +270,15 @@ GOLDEN = {
         [
             ({**PLAIN_SOFTMAX, "targets": "labels"}, 0.784497),
             ({**PLAIN_SOFTMAX, "targets": "teacher"}, 1.978825),
-            ({**PLAIN_SOFTMAX, "targets": "teacher", "teacher_temperature": 3.0, "teacher_weight": 0.7}, 7.946925),
+            (
+                {
+                    **PLAIN_SOFTMAX,
+                    "targets": "teacher",
+                    "teacher_temperature": 3.0,
+                    "teacher_weight": 0.7,
+                },
+                7.946925,
+            ),
         ],
     ),
 }
@@ -245,7 +288,11 @@ def make_batch(columns, targets, classes=None, reference=REFERENCE):
     """Return a batch whose sentences are numbered by column; ``classes`` are those of anchors and positives."""
     num_examples = len(columns[0])
     ids = np.arange(num_examples * len(columns)).reshape(len(columns), num_examples)
-    classes = np.stack([CLASSES, CLASSES, NEGATIVE_CLASSES])[: len(columns)] if classes is None else classes
+    classes = (
+        np.stack([CLASSES, CLASSES, NEGATIVE_CLASSES])[: len(columns)]
+        if classes is None
+        else classes
+    )
     units = [torch.nn.functional.normalize(torch.from_numpy(rows)) for rows in reference]
     return Batch(
         columns=[torch.as_tensor(column) for column in columns],
@@ -259,15 +306,21 @@ def make_batch(columns, targets, classes=None, reference=REFERENCE):
 
 def build_loss(name, parameters):
     """Return a loss, with the head above under softmax."""
-    loss = build(name, {**LOSSES[name].defaults, **parameters}, torch.nn.Identity(), width=4, num_labels=3)
+    loss = build(
+        name, {**LOSSES[name].defaults, **parameters}, torch.nn.Identity(), width=4, num_labels=3
+    )
     if name == "softmax":
-        loss.double().load_state_dict({"head.weight": torch.from_numpy(WEIGHT), "head.bias": torch.from_numpy(BIAS)})
+        loss.double().load_state_dict(
+            {"head.weight": torch.from_numpy(WEIGHT), "head.bias": torch.from_numpy(BIAS)}
+        )
     return loss
 
 
 def value(name, parameters, columns, targets, classes=None):
     with torch.no_grad():
-        return float(build_loss(name, parameters).compute_loss(make_batch(columns, targets, classes)))
+        return float(
+            build_loss(name, parameters).compute_loss(make_batch(columns, targets, classes))
+        )
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -293,7 +346,10 @@ def variants(name):
         if option != parameter.default
     ]
     if "directions" in defaults:
-        others += [{**defaults, "negatives": "all", "directions": directions} for directions in ("symmetric", "all")]
+        others += [
+            {**defaults, "negatives": "all", "directions": directions}
+            for directions in ("symmetric", "all")
+        ]
     if "margin_strategy" in defaults:
         others += [{**values, "margin": 0.1} for values in (defaults, others[0])]
     return [defaults, *others]
@@ -326,7 +382,9 @@ def test_value_and_gradient_equal_the_library(name, seed):
         def at_width(width, values=values):
             columns = [shrink(column, width) for column in batch.columns]
             return expected_loss(
-                name, values, Batch(columns, batch.targets, batch.ids, batch.labels, batch.read_reference)
+                name,
+                values,
+                Batch(columns, batch.targets, batch.ids, batch.labels, batch.read_reference),
             )
 
         expected = outcome(lambda b: at_width(8) + at_width(4) + at_width(2), batch)
@@ -338,7 +396,9 @@ def test_value_and_gradient_equal_the_library(name, seed):
 def test_softmax_head_of_a_narrow_embedding_is_a_part_of_the_full_one():
     """Kusupati et al. 2022, section 3, with tied heads: the first columns of the matrix, and the width's scale."""
     loss = build_loss("softmax", {})
-    narrow = EMBEDDINGS[0, :, :2] / np.linalg.norm(EMBEDDINGS[0, :, :2], axis=1, keepdims=True) * 2**0.5
+    narrow = (
+        EMBEDDINGS[0, :, :2] / np.linalg.norm(EMBEDDINGS[0, :, :2], axis=1, keepdims=True) * 2**0.5
+    )
     logits = torch.from_numpy(narrow @ WEIGHT[:, :2].T + BIAS)
     labels = TARGETS["labeled_sentence"]
     batch = make_batch(EMBEDDINGS[:1], labels)
@@ -350,7 +410,9 @@ def test_softmax_head_of_a_narrow_embedding_is_a_part_of_the_full_one():
 
 
 def test_symmetric_directions_equal_the_symmetric_loss():
-    from sentence_transformers.sentence_transformer.losses import MultipleNegativesSymmetricRankingLoss
+    from sentence_transformers.sentence_transformer.losses import (
+        MultipleNegativesSymmetricRankingLoss,
+    )
 
     batch = random_batch("multiple_negatives")
     values = {"scale": 20.0, "negatives": "all", "directions": "symmetric"}
@@ -364,7 +426,9 @@ def test_symmetric_directions_equal_the_symmetric_loss():
 
 def test_labeled_pairs_contain_hard_and_easy_pairs():
     distance, labels = 1 - cosines(*EMBEDDINGS[:2]), TARGETS["labeled_pair"]
-    hard = np.where(labels == 1, distance > distance[labels == 0].min(), distance < distance[labels == 1].max())
+    hard = np.where(
+        labels == 1, distance > distance[labels == 0].min(), distance < distance[labels == 1].max()
+    )
     for label in (0, 1):
         assert set(hard[labels == label]) == {False, True}
 
@@ -394,13 +458,18 @@ def test_loss_prefers_the_same_class_near(name):
     """The loss is lower if the same class is near and the other class far. The guide of gist finds it so too."""
     good, bad, targets, classes = GOOD_AND_BAD[LOSSES[name].examples]
     loss = build_loss(name, {})
-    values = [float(loss.compute_loss(make_batch(columns, targets, classes, good))) for columns in (good, bad)]
+    values = [
+        float(loss.compute_loss(make_batch(columns, targets, classes, good)))
+        for columns in (good, bad)
+    ]
     assert values[0] < values[1]
 
 
 def test_gradient_step_lowers_the_softmax_loss():
     loss = build("softmax", LOSSES["softmax"].defaults, torch.nn.Identity(), width=4, num_labels=3)
-    batch = make_batch([torch.from_numpy(EMBEDDINGS[0]).float().requires_grad_()], TARGETS["labeled_sentence"])
+    batch = make_batch(
+        [torch.from_numpy(EMBEDDINGS[0]).float().requires_grad_()], TARGETS["labeled_sentence"]
+    )
     before = loss.compute_loss(batch)
     before.backward()
     with torch.no_grad():
@@ -418,7 +487,9 @@ def test_label_smoothing_equals_torch(smoothing):
     targets = (1 - smoothing) * np.eye(3)[labels] + smoothing / 3
     log_probabilities = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
     loss = value("softmax", {"label_smoothing": smoothing}, EMBEDDINGS[:1], labels)
-    assert loss == pytest.approx(float(torch_loss(torch.from_numpy(logits), torch.from_numpy(labels))), rel=1e-6)
+    assert loss == pytest.approx(
+        float(torch_loss(torch.from_numpy(logits), torch.from_numpy(labels))), rel=1e-6
+    )
     assert loss == pytest.approx(-(targets * log_probabilities).sum(axis=1).mean(), rel=1e-6)
 
 
@@ -430,7 +501,9 @@ def test_divergence_is_the_mean_of_both_relative_entropies():
     expected = [scipy.stats.entropy(a, b, axis=1).mean() for a, b in ((p, q), (q, p))]
     with torch.no_grad():
         divergence = float(loss.divergence(torch.from_numpy(first), torch.from_numpy(second)))
-        divergence_of_equals = float(loss.divergence(torch.from_numpy(first), torch.from_numpy(first)))
+        divergence_of_equals = float(
+            loss.divergence(torch.from_numpy(first), torch.from_numpy(first))
+        )
     assert divergence == pytest.approx(np.mean(expected), rel=1e-6)
     assert expected[0] != pytest.approx(expected[1], rel=1e-2)
     assert divergence_of_equals == 0
@@ -439,8 +512,12 @@ def test_divergence_is_the_mean_of_both_relative_entropies():
 def test_triplet_distance_is_cosine_distance():
     anchor, positive, negative = (np.array([x]) for x in ([1.0, 0], [3.0, 0], [0, 2.0]))
     classes = [[0], [0], [1]]
-    assert value("triplet", {"margin": 1.0}, (anchor, positive, negative), None, classes) == pytest.approx(0)
-    assert value("triplet", {"margin": 1.0}, (anchor, negative, positive), None, classes) == pytest.approx(2)
+    assert value(
+        "triplet", {"margin": 1.0}, (anchor, positive, negative), None, classes
+    ) == pytest.approx(0)
+    assert value(
+        "triplet", {"margin": 1.0}, (anchor, negative, positive), None, classes
+    ) == pytest.approx(2)
 
 
 @pytest.mark.parametrize("directions", ["forward", "symmetric", "all"])
@@ -463,8 +540,12 @@ def test_batch_of_one_class_has_no_loss_and_no_gradient(directions):
     values = {"scale": 20.0, "negatives": "other_class", "directions": directions}
     loss = build("multiple_negatives", values, torch.nn.Identity())
     columns = [torch.from_numpy(rows).requires_grad_() for rows in EMBEDDINGS[:2]]
-    loss_value, gradients = outcome(loss.compute_loss, make_batch(columns, None, np.zeros((2, 6), int)))
-    num_positives = 2 if directions == "all" else 1  # the pair is a candidate in each direction of the joint softmax
+    loss_value, gradients = outcome(
+        loss.compute_loss, make_batch(columns, None, np.zeros((2, 6), int))
+    )
+    num_positives = (
+        2 if directions == "all" else 1
+    )  # the pair is a candidate in each direction of the joint softmax
     assert loss_value == pytest.approx(math.log(num_positives), abs=1e-12)
     assert all(float(gradient.abs().max()) < 1e-12 for gradient in gradients)
 
@@ -473,7 +554,11 @@ def test_parameters_in_the_table_of_losses_are_checked():
     for name, loss in LOSSES.items():
         for key, parameter in loss.parameters.items():
             assert parameter.check(key, parameter.default) == parameter.default
-            invalid = [None, [], float("nan")] if isinstance(parameter, Choice) else [-1, True, "0.1", *OUT_OF_RANGE]
+            invalid = (
+                [None, [], float("nan")]
+                if isinstance(parameter, Choice)
+                else [-1, True, "0.1", *OUT_OF_RANGE]
+            )
             for wrong in (*invalid, "none"):
                 with pytest.raises(InputError) as caught:
                     parameter.check(key, wrong)
@@ -492,6 +577,12 @@ def test_numbers_keep_their_bounds():
     assert smoothing.check("label_smoothing", 0) == 0
     per_class = LOSSES["batch_hard_triplet"].parameters["examples_per_class"]
     assert isinstance(per_class.check("examples_per_class", 2), int)
-    for parameter, wrong in [(margin, 0), (margin, 10.01), (smoothing, 1), (per_class, 1), (per_class, 2.0)]:
+    for parameter, wrong in [
+        (margin, 0),
+        (margin, 10.01),
+        (smoothing, 1),
+        (per_class, 1),
+        (per_class, 2.0),
+    ]:
         with pytest.raises(InputError):
             parameter.check("x", wrong)

@@ -18,7 +18,9 @@ from support.encoders import trial
 TRANSFORMERS = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cosine"}
 PEERS = {
     **{
-        kind: lambda optimizer, warmup, steps, name=name: get_scheduler(name, optimizer, warmup, steps)
+        kind: lambda optimizer, warmup, steps, name=name: get_scheduler(
+            name, optimizer, warmup, steps
+        )
         for kind, name in TRANSFORMERS.items()
     },
     "polynomial": lambda optimizer, warmup, steps: get_polynomial_decay_schedule_with_warmup(
@@ -38,7 +40,13 @@ def test_every_schedule_has_a_peer():
 
 
 def test_quadratic_follows_the_published_formula():
-    assert [rate_multiplier("quadratic", step, 4, 0) for step in range(5)] == [1, 0.9375, 0.75, 0.4375, 0]
+    assert [rate_multiplier("quadratic", step, 4, 0) for step in range(5)] == [
+        1,
+        0.9375,
+        0.75,
+        0.4375,
+        0,
+    ]
 
 
 @given(st.sampled_from(sorted(PUBLISHED)), st.integers(1, 200), st.integers(0, 50), st.floats(0, 1))
@@ -58,7 +66,9 @@ def test_schedules_equal_those_of_transformers(kind, warmup_steps):
         if step:
             optimizer.step()
             peer.step()
-        assert rate_multiplier(kind, step, num_steps, warmup_steps) == pytest.approx(peer.get_last_lr()[0], abs=1e-12)
+        assert rate_multiplier(kind, step, num_steps, warmup_steps) == pytest.approx(
+            peer.get_last_lr()[0], abs=1e-12
+        )
 
 
 @pytest.mark.parametrize("restart", [False, True])
@@ -73,7 +83,9 @@ def test_exponential_equals_torchs_scheduler_stepped_at_each_epoch(decay, restar
             position = step if restart else 10 * rung + step
             warm = min(1.0, position / warmup_steps)
             expected = warm if warm < 1 else peer.get_last_lr()[0]
-            multiplier = rate_multiplier("exponential", position, 10, warmup_steps, rung=rung, decay=decay)
+            multiplier = rate_multiplier(
+                "exponential", position, 10, warmup_steps, rung=rung, decay=decay
+            )
             assert multiplier == pytest.approx(expected, abs=1e-12)
         optimizer.step()
         peer.step()
@@ -125,10 +137,16 @@ def test_multiplier_is_between_0_and_1(kind, step, num_steps, warmup_steps, rung
 def test_learning_rate_rules(rule, batch_size, accumulation_steps, expected):
     """The configured rate is for 64 examples per optimizer step, including accumulated batches."""
     config = trial(
-        learning_rate=1e-4, learning_rate_rule=rule, batch_size=batch_size, accumulation_steps=accumulation_steps
+        learning_rate=1e-4,
+        learning_rate_rule=rule,
+        batch_size=batch_size,
+        accumulation_steps=accumulation_steps,
     )
     assert config.peak_learning_rate == pytest.approx(expected)
-    assert trial(learning_rate=1e-4, learning_rate_rule=rule, base_batch_size=8).peak_learning_rate == 1e-4
+    assert (
+        trial(learning_rate=1e-4, learning_rate_rule=rule, base_batch_size=8).peak_learning_rate
+        == 1e-4
+    )
 
 
 @pytest.mark.parametrize(
@@ -165,7 +183,10 @@ AVERAGE_DECAY = 0.8
 
 
 def make_parameters(values: np.ndarray) -> dict[str, torch.nn.Parameter]:
-    return {"a": torch.nn.Parameter(torch.from_numpy(values)), "b": torch.nn.Parameter(torch.from_numpy(-values[:1]))}
+    return {
+        "a": torch.nn.Parameter(torch.from_numpy(values)),
+        "b": torch.nn.Parameter(torch.from_numpy(-values[:1])),
+    }
 
 
 def weighted_mean(history: list[np.ndarray], decay: float) -> np.ndarray:
@@ -207,14 +228,21 @@ def test_average_with_decay_near_1_is_the_mean() -> None:
 def test_rungs_are_scored_with_the_average_and_training_continues_without_it(
     freezing: str, tiny_bench: Workbench
 ) -> None:
-    config = trial(loss="softmax", learning_rate=3e-3, freezing=freezing, average_decay=AVERAGE_DECAY)
+    config = trial(
+        loss="softmax", learning_rate=3e-3, freezing=freezing, average_decay=AVERAGE_DECAY
+    )
     last_only = config.model_copy(update={"average_decay": None})
     reference = Training(last_only, tiny_bench, seed=3, num_rungs=2)
     history: list[dict[str, np.ndarray]] = []
     for _ in range(2):
         while not reference.rung_is_full:
             reference.step()
-            history.append({name: weight.detach().numpy().copy() for name, weight in reference.parameters.items()})
+            history.append(
+                {
+                    name: weight.detach().numpy().copy()
+                    for name, weight in reference.parameters.items()
+                }
+            )
         reference.evaluate()
 
     training = Training(config, tiny_bench, seed=3, num_rungs=2)
@@ -223,7 +251,9 @@ def test_rungs_are_scored_with_the_average_and_training_continues_without_it(
         while not training.rung_is_full:
             training.step()
             for name, weight in training.parameters.items():
-                np.testing.assert_array_equal(weight.detach(), history[num_steps][name], err_msg=name)
+                np.testing.assert_array_equal(
+                    weight.detach(), history[num_steps][name], err_msg=name
+                )
             num_steps += 1
         rung = training.evaluate()
         for name, weight in training.parameters.items():
@@ -235,8 +265,13 @@ def test_rungs_are_scored_with_the_average_and_training_continues_without_it(
         head = training.head()
         assert head is not None and tiny_bench.head is not None and rung.calibration is not None
         np.testing.assert_allclose(
-            tiny_bench.head.weight * np.float32(rung.calibration.temperature), head.weight, rtol=1e-5
+            tiny_bench.head.weight * np.float32(rung.calibration.temperature),
+            head.weight,
+            rtol=1e-5,
         )
     assert num_steps == len(history)
-    moved = [np.abs(history[-1][name] - weight.detach().numpy()).max() for name, weight in training.parameters.items()]
+    moved = [
+        np.abs(history[-1][name] - weight.detach().numpy()).max()
+        for name, weight in training.parameters.items()
+    ]
     assert max(moved) > 1e-4, "the average differs from the last weights"

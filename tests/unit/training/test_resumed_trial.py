@@ -32,7 +32,11 @@ SEED, NUM_RUNGS = 5, 3
 CONFIGS = {
     "triplet, adamw": trial(learning_rate=1e-3),
     "softmax, adamax, emb+B0": trial(
-        loss="softmax", optimizer="adamax", learning_rate=1e-3, freezing="emb+B0", examples_per_rung=60
+        loss="softmax",
+        optimizer="adamax",
+        learning_rate=1e-3,
+        freezing="emb+B0",
+        examples_per_rung=60,
     ),
     "adadelta, new sample and optimizer at each rung": trial(
         optimizer="adadelta", learning_rate=1.0, resample_each_rung=True, fresh_optimizer=True
@@ -57,9 +61,16 @@ CONFIGS = {
         average_decay=0.7,
     ),
     "separate encoders with lora and averaged weights": trial(
-        tower="separate", learning_rate=1e-2, adapter="lora", lora_rank=4, lora_dropout=0.2, average_decay=0.7
+        tower="separate",
+        learning_rate=1e-2,
+        adapter="lora",
+        lora_rank=4,
+        lora_dropout=0.2,
+        average_decay=0.7,
     ),
-    "sgd, momentum, accumulated": trial(optimizer="sgd", momentum=0.9, learning_rate=0.05, accumulation_steps=2),
+    "sgd, momentum, accumulated": trial(
+        optimizer="sgd", momentum=0.9, learning_rate=0.05, accumulation_steps=2
+    ),
 }
 
 
@@ -76,11 +87,17 @@ def read_state(bench: Workbench) -> dict[str, np.ndarray]:
     if bench.head is None:
         return weights
     temperature = np.array(bench.head.temperature)
-    return weights | {"head": bench.head.weight, "bias": bench.head.bias, "temperature": temperature}
+    return weights | {
+        "head": bench.head.weight,
+        "bias": bench.head.bias,
+        "temperature": temperature,
+    }
 
 
 def is_same_state(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
-    return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
+    return one.keys() == other.keys() and all(
+        np.array_equal(one[name], other[name]) for name in one
+    )
 
 
 def read_bits(results: Iterable[RungResult]) -> list[Any]:
@@ -104,7 +121,9 @@ def train_rungs(
 
 
 @pytest.fixture(scope="module", params=CONFIGS)
-def case(request: pytest.FixtureRequest, new_bench: Any) -> tuple[TrialConfig, list[Any], dict[str, np.ndarray]]:
+def case(
+    request: pytest.FixtureRequest, new_bench: Any
+) -> tuple[TrialConfig, list[Any], dict[str, np.ndarray]]:
     """A configuration, and the results and weights of its uninterrupted trial."""
     if "lora" in request.param:
         pytest.importorskip("peft")
@@ -157,7 +176,9 @@ def test_interrupted_within_the_first_rung(new_bench: Any, tmp_path: Path) -> No
     first = Training(config, new_bench(), SEED, NUM_RUNGS)
     first.step()
     checkpoint.save(first, tmp_path, None)
-    assert read_bits(train_rungs(config, new_bench(), tmp_path)) == read_bits(train_rungs(config, new_bench()))
+    assert read_bits(train_rungs(config, new_bench(), tmp_path)) == read_bits(
+        train_rungs(config, new_bench())
+    )
 
 
 def test_trial_that_leaves_its_node_loses_no_step(new_bench: Any, tmp_path: Path) -> None:
@@ -165,16 +186,22 @@ def test_trial_that_leaves_its_node_loses_no_step(new_bench: Any, tmp_path: Path
     config = CONFIGS["triplet, adamw"]
     options: dict[str, Any] = {"seed": SEED, "num_rungs": NUM_RUNGS, "checkpoints": tmp_path}
     intervals = Intervals(progress_seconds=0.0)
-    progress = next(rungs_and_progress(config, new_bench(), intervals, leaves=lambda: True, **options))
+    progress = next(
+        rungs_and_progress(config, new_bench(), intervals, leaves=lambda: True, **options)
+    )
     assert isinstance(progress, RungProgress)
     again = Training(config, new_bench(), SEED, NUM_RUNGS)
     checkpoint.restore(again, tmp_path)
     assert again.progress.seen_in_rung == progress.num_seen
-    assert read_bits(train_rungs(config, new_bench(), tmp_path)) == read_bits(train_rungs(config, new_bench()))
+    assert read_bits(train_rungs(config, new_bench(), tmp_path)) == read_bits(
+        train_rungs(config, new_bench())
+    )
 
 
 @pytest.mark.parametrize("num_updates", [1, 2])
-def test_trial_that_is_closed_within_a_rung_loses_no_step(num_updates: int, new_bench: Any, tmp_path: Path) -> None:
+def test_trial_that_is_closed_within_a_rung_loses_no_step(
+    num_updates: int, new_bench: Any, tmp_path: Path
+) -> None:
     """A time limit ends it, for example."""
     config = CONFIGS["triplet, adamw"]
     options: dict[str, Any] = {"seed": SEED, "num_rungs": NUM_RUNGS, "checkpoints": tmp_path}
@@ -187,10 +214,14 @@ def test_trial_that_is_closed_within_a_rung_loses_no_step(num_updates: int, new_
     checkpoint.restore(again, tmp_path)
     assert isinstance(progress, RungProgress)
     assert again.progress.seen_in_rung == progress.num_seen
-    assert read_bits(train_rungs(config, new_bench(), tmp_path)) == read_bits(train_rungs(config, new_bench()))
+    assert read_bits(train_rungs(config, new_bench(), tmp_path)) == read_bits(
+        train_rungs(config, new_bench())
+    )
 
 
-def test_finished_trial_only_repeats_its_last_rung(case: Any, new_bench: Any, tmp_path: Path) -> None:
+def test_finished_trial_only_repeats_its_last_rung(
+    case: Any, new_bench: Any, tmp_path: Path
+) -> None:
     config, uninterrupted, weights = case
     assert read_bits(train_rungs(config, new_bench(), tmp_path)) == uninterrupted
     bench = new_bench()
@@ -198,21 +229,32 @@ def test_finished_trial_only_repeats_its_last_rung(case: Any, new_bench: Any, tm
     assert is_same_state(read_state(bench), weights)
 
 
-def test_times_exclude_the_pause(new_bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_times_exclude_the_pause(
+    new_bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = CONFIGS["triplet, adamw"]
     first = next(iter(train_rungs(config, new_bench(), tmp_path)))
     clock = time.perf_counter
-    monkeypatch.setattr(time, "perf_counter", lambda: clock() + 1000.0)  # as after a pause of 1000 seconds
+    monkeypatch.setattr(
+        time, "perf_counter", lambda: clock() + 1000.0
+    )  # as after a pause of 1000 seconds
     resumed = time.perf_counter()
     repeated, second, third = train_rungs(config, new_bench(), tmp_path)
     assert (repeated.seconds, repeated.train_seconds) == (first.seconds, first.train_seconds)
     assert 0 < first.train_seconds < second.train_seconds < third.train_seconds < third.seconds
-    assert first.seconds < second.seconds < third.seconds < first.seconds + time.perf_counter() - resumed
+    assert (
+        first.seconds
+        < second.seconds
+        < third.seconds
+        < first.seconds + time.perf_counter() - resumed
+    )
 
 
 def test_next_trial_on_the_same_workbench_is_unaffected(new_bench: Any, tmp_path: Path) -> None:
     """It has the same frozen blocks, whose cache the interrupted trial filled with other batches."""
-    other = trial(learning_rate=3e-3, freezing="emb+B0", loss="contrastive", dropout=0.3, examples_per_rung=60)
+    other = trial(
+        learning_rate=3e-3, freezing="emb+B0", loss="contrastive", dropout=0.3, examples_per_rung=60
+    )
     config = CONFIGS["softmax, adamax, emb+B0"]
     bench = new_bench()
     next(iter(train_rungs(other, bench, tmp_path)))
@@ -228,7 +270,11 @@ def test_next_trial_on_the_same_workbench_is_unaffected(new_bench: Any, tmp_path
 
 @pytest.mark.parametrize(
     ("values", "seed", "difference"),
-    [({"learning_rate": 2e-3}, SEED, "config"), ({"dropout": 0.1}, SEED, "config"), ({}, 6, "seed")],
+    [
+        ({"learning_rate": 2e-3}, SEED, "config"),
+        ({"dropout": 0.1}, SEED, "config"),
+        ({}, 6, "seed"),
+    ],
 )
 def test_checkpoint_of_another_trial_is_rejected(
     new_bench: Any, tmp_path: Path, values: Any, seed: int, difference: str
@@ -237,7 +283,9 @@ def test_checkpoint_of_another_trial_is_rejected(
     first = Training(trial(learning_rate=1e-3), bench, SEED, NUM_RUNGS)
     checkpoint.save(first, tmp_path, None)
     with pytest.raises(InputError, match=f"{tmp_path}.*another {difference};"):
-        checkpoint.restore(Training(trial(**{"learning_rate": 1e-3, **values}), bench, seed, NUM_RUNGS), tmp_path)
+        checkpoint.restore(
+            Training(trial(**{"learning_rate": 1e-3, **values}), bench, seed, NUM_RUNGS), tmp_path
+        )
 
 
 def test_one_checkpoint_without_pickles_remains(new_bench: Any, tmp_path: Path) -> None:
@@ -264,14 +312,21 @@ def test_one_checkpoint_without_pickles_remains(new_bench: Any, tmp_path: Path) 
 def test_killed_ten_times_at_random(tiny_prepared: Prepared, tmp_path: Path) -> None:
     """SIGKILL arrives within steps and while checkpoints are written; one file per rung replaces a sweep's results."""
     tiny_prepared.save(tmp_path / "prepared.json")
-    config = trial(loss="softmax", freezing="emb+B0", learning_rate=1e-3, batch_size=4, examples_per_rung=80)
+    config = trial(
+        loss="softmax", freezing="emb+B0", learning_rate=1e-3, batch_size=4, examples_per_rung=80
+    )
     server = subprocess.Popen(
         [sys.executable, "-m", "support.killed_trial"],
         cwd=TESTS,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+        env={
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+            "HF_HUB_OFFLINE": "1",
+        },
     )
     assert server.stdin is not None and server.stdout is not None
 
@@ -288,7 +343,10 @@ def test_killed_ten_times_at_random(tiny_prepared: Prepared, tmp_path: Path) -> 
         return int(server.stdout.readline())
 
     def progress() -> int:
-        return max((int(path.name) for path in (tmp_path / "checkpoints" / "killed").glob("[0-9]*")), default=0)
+        return max(
+            (int(path.name) for path in (tmp_path / "checkpoints" / "killed").glob("[0-9]*")),
+            default=0,
+        )
 
     try:
         assert server.stdout.readline() == "ready\n"

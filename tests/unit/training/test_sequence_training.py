@@ -37,7 +37,10 @@ def test_only_the_last_rung_has_points_of_all_data_sets(bench: SequenceBench) ->
     assert list(first.points) == []
     assert list(first.tasks) == [("mask", 1.0)]
     assert list(last.tasks) == [("mask", 1.0), ("mask", 2.0)]
-    assert list(last.points) == [("plain", None), *(("concat", weight) for weight in (0.1, 0.3, 1.0, 3.0))]
+    assert list(last.points) == [
+        ("plain", None),
+        *(("concat", weight) for weight in (0.1, 0.3, 1.0, 3.0)),
+    ]
     of_tasks = [scores.mean("polarity") for scores in last.tasks.values()]
     assert last.polarity == pytest.approx(np.mean(of_tasks))
 
@@ -55,9 +58,13 @@ def test_points_are_scored_as_on_each_data_set_alone(bench: SequenceBench) -> No
 
 
 @pytest.mark.parametrize("num_steps", [2, 5, 7])
-def test_resumes_to_the_same_bits(sequence_prepared: Prepared, tmp_path: Path, num_steps: int) -> None:
+def test_resumes_to_the_same_bits(
+    sequence_prepared: Prepared, tmp_path: Path, num_steps: int
+) -> None:
     """The trial is interrupted within its first data set, between both, and within the second."""
-    expected = list(rungs(trial(), SequenceBench(sequence_prepared, EVALUATION), seed=3, num_rungs=2))
+    expected = list(
+        rungs(trial(), SequenceBench(sequence_prepared, EVALUATION), seed=3, num_rungs=2)
+    )
     interrupted = SequenceTraining(trial(), SequenceBench(sequence_prepared, EVALUATION), 3, 2)
     last = None
     for _ in range(num_steps):
@@ -87,7 +94,9 @@ def test_stored_weights_give_the_same_scores(bench: SequenceBench) -> None:
 
 def test_sub_embeddings_are_the_outputs_of_the_masked_adapter(bench: SequenceBench) -> None:
     training = SequenceTraining(trial(), bench, 3, 2)
-    inputs = torch.nn.functional.normalize(torch.randn(6, 64, generator=torch.Generator().manual_seed(0)), dim=-1)
+    inputs = torch.nn.functional.normalize(
+        torch.randn(6, 64, generator=torch.Generator().manual_seed(0)), dim=-1
+    )
     adapter = SubEmbeddings.of(training.learner.model, 2)
     for task in (0, 1):
         expected = training.learner.predict(inputs, task).embeddings

@@ -20,7 +20,9 @@ from support.encoders import prepare_demo, trial
 from support.resumed_trial import check_resumed_trial
 
 PROMPTS = {"query": "query: ", "document": "some longer passage: "}
-EVALUATION = EvaluationConfig(k=4, num_pool=80, points=PointsConfig(concat=[0.3], interpolate=[0.5]))
+EVALUATION = EvaluationConfig(
+    k=4, num_pool=80, points=PointsConfig(concat=[0.3], interpolate=[0.5])
+)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +40,9 @@ def stock(bench: Workbench, share: float = 1.0) -> SentenceTransformer:
     """Return the stock model with both prompts, and with a share of the trained weights."""
     model = SentenceTransformer(bench.prepared.model["name"], prompts=PROMPTS, device="cpu")
     base, tuned = model.state_dict(), bench.model.state_dict()
-    model.load_state_dict({name: torch.lerp(base[name].float(), tuned[name].float(), share) for name in base})
+    model.load_state_dict(
+        {name: torch.lerp(base[name].float(), tuned[name].float(), share) for name in base}
+    )
     return model
 
 
@@ -79,7 +83,9 @@ def test_gradients_equal_those_of_the_stock_forward_pass(bench: Workbench, loss:
         columns.append(training.model(features)["sentence_embedding"])
     training.own_loss(training.make_batch(columns, ids, targets)).backward()
     expected = {
-        name: parameter.grad.clone() for name, parameter in training.parameters.items() if parameter.grad is not None
+        name: parameter.grad.clone()
+        for name, parameter in training.parameters.items()
+        if parameter.grad is not None
     }
     largest = max(float(gradient.abs().max()) for gradient in expected.values())
     for recomputes in (False, True):
@@ -133,4 +139,6 @@ def test_cached_states_change_nothing(prepared: Prepared, bench: Workbench) -> N
 
 
 def test_resumed_trial_is_the_same_to_the_bit(bench: Workbench, tmp_path: Path) -> None:
-    check_resumed_trial(trial(loss="multiple_negatives", learning_rate=1e-3, dropout=0.1), bench, tmp_path)
+    check_resumed_trial(
+        trial(loss="multiple_negatives", learning_rate=1e-3, dropout=0.1), bench, tmp_path
+    )

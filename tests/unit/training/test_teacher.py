@@ -35,7 +35,8 @@ RUNGS = {(0, 1): 0.6, (0, 2): 0.5, (1, 1): 0.4, (1, 2): 0.3}
 
 RNG = np.random.default_rng(0)
 HEADS = {
-    key: Head(*(RNG.normal(scale=0.1, size=size).astype(np.float32) for size in ((2, 64), 2)), 1.5) for key in RUNGS
+    key: Head(*(RNG.normal(scale=0.1, size=size).astype(np.float32) for size in ((2, 64), 2)), 1.5)
+    for key in RUNGS
 }
 
 
@@ -56,10 +57,22 @@ def run(tmp_path: Path, tiny_bench: Workbench) -> Path:
         ledger.append(TrialStarted(trial=number, config=config.recorded, num_rungs=2))
     for (number, step), cross_entropy in RUNGS.items():
         calibration = Calibration(number, step, "dev", 1.5, cross_entropy, cross_entropy, 0.1, 0.1)
-        rung: dict[str, Any] = {"trial": number, "step": step, "examples_seen": 64 * step, "seconds": 1.0, "loss": 0.5}
-        ledger.append(RungFinished(**rung, stop=None, points=(), calibration=calibration, labeled=None))
+        rung: dict[str, Any] = {
+            "trial": number,
+            "step": step,
+            "examples_seen": 64 * step,
+            "seconds": 1.0,
+            "loss": 0.5,
+        }
+        ledger.append(
+            RungFinished(**rung, stop=None, points=(), calibration=calibration, labeled=None)
+        )
         if (number, step) != (1, 2):
-            save_point(folder / point_folder(number, step), tiny_bench.trainable.trained(), HEADS[number, step])
+            save_point(
+                folder / point_folder(number, step),
+                tiny_bench.trainable.trained(),
+                HEADS[number, step],
+            )
     ledger.close()
     return folder
 
@@ -90,7 +103,9 @@ def test_probabilities_are_those_of_the_best_stored_rung(run: Path, tiny_bench: 
     probabilities = np.asarray(prepared.teacher_probabilities[:])
     embeddings = np.asarray(tiny_bench.prepared.reference_embeddings.document[:]).astype(np.float64)
     head = HEADS[1, 1]
-    logits = 8 * embeddings @ head.weight.T.astype(np.float64) + head.bias  # 8 is the root of the width
+    logits = (
+        8 * embeddings @ head.weight.T.astype(np.float64) + head.bias
+    )  # 8 is the root of the width
     powers = np.exp(logits)
     expected = powers / powers.sum(axis=1, keepdims=True)
     assert np.ptp(expected[:, 0]) > 1e-3
@@ -109,13 +124,19 @@ def test_worker_loads_the_copy_of_an_encoder_that_its_node_lacks(
     stages = plan(prepared, teacher=str(run)).stages
     (teacher,) = (stage.teacher for stage in stages if isinstance(stage, TeacherStage))
     elsewhere = dataclasses.replace(
-        teacher, encoder=teacher.encoder.model_copy(update={"name": str(tmp_path / "not-on-this-node")})
+        teacher,
+        encoder=teacher.encoder.model_copy(update={"name": str(tmp_path / "not-on-this-node")}),
     )
-    workers = [TeacherWorker(prepared.sentences_artifact, each, Request(1, 0, 1)) for each in (teacher, elsewhere)]
+    workers = [
+        TeacherWorker(prepared.sentences_artifact, each, Request(1, 0, 1))
+        for each in (teacher, elsewhere)
+    ]
     store = Store(prepared.sentences_artifact.location)
     store_copy(store, Path(teacher.encoder.name), teacher.identity, print)
     try:
-        expected, loaded = (worker.model.probabilities(["a warm room", "cold soup"]) for worker in workers)
+        expected, loaded = (
+            worker.model.probabilities(["a warm room", "cold soup"]) for worker in workers
+        )
     finally:
         store.remove(find_copy(store.location, teacher.identity))
     assert np.array_equal(loaded, expected)
@@ -123,7 +144,9 @@ def test_worker_loads_the_copy_of_an_encoder_that_its_node_lacks(
 
 def test_key_changes_with_the_teacher(run: Path, tiny_bench: Workbench) -> None:
     def key(**overrides: str) -> str:
-        artifact = plan(tiny_bench.prepared, teacher=str(run), **overrides).prepared.teacher_artifact
+        artifact = plan(
+            tiny_bench.prepared, teacher=str(run), **overrides
+        ).prepared.teacher_artifact
         assert artifact is not None
         return artifact.name
 
@@ -140,8 +163,14 @@ def test_unsuitable_teachers(run: Path, tiny_bench: Workbench, tmp_path: Path) -
         plan(prepared, teacher=str(tmp_path / "nothing"))
     with pytest.raises(InputError, match=r"teacher\.trial is 7; allowed: .*: 0, 1"):
         plan(prepared, teacher=str(run), **{"teacher.trial": "7"})
-    teacher = next(stage.teacher for stage in plan(prepared, teacher=str(run)).stages if hasattr(stage, "teacher"))
-    with pytest.raises(InputError, match=r"teacher\.run is .*, whose classes are 0, 1; allowed: .*no, yes"):
+    teacher = next(
+        stage.teacher
+        for stage in plan(prepared, teacher=str(run)).stages
+        if hasattr(stage, "teacher")
+    )
+    with pytest.raises(
+        InputError, match=r"teacher\.run is .*, whose classes are 0, 1; allowed: .*no, yes"
+    ):
         dataclasses.replace(teacher, label_names=("0", "1")).check_classes(["no", "yes"])
     changed = (run / "prepared.json").read_text().replace(prepared.model_identity, "other")
     (run / "prepared.json").write_text(changed)
@@ -153,10 +182,14 @@ def test_teacher_that_is_certain_of_every_label_trains_like_the_labels(
     tiny_bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     labels = np.asarray(tiny_bench.prepared.sentences.labels[:])
-    monkeypatch.setitem(vars(tiny_bench.prepared), "teacher_probabilities", np.eye(2, dtype=np.float32)[labels])
+    monkeypatch.setitem(
+        vars(tiny_bench.prepared), "teacher_probabilities", np.eye(2, dtype=np.float32)[labels]
+    )
 
     def losses(**parameters: Any) -> list[float]:
-        training = Training(trial(loss="softmax", dropout=0.0, **parameters), tiny_bench, seed=3, num_rungs=1)
+        training = Training(
+            trial(loss="softmax", dropout=0.0, **parameters), tiny_bench, seed=3, num_rungs=1
+        )
         values = []
         for _ in range(3):
             training.step()

@@ -24,7 +24,9 @@ from support.families import write_random_encoder
 
 pytest.importorskip("peft")
 
-LORA = trial(loss="softmax", learning_rate=2e-2, adapter="lora", lora_rank=4, lora_targets="attention")
+LORA = trial(
+    loss="softmax", learning_rate=2e-2, adapter="lora", lora_rank=4, lora_targets="attention"
+)
 EVERYTHING = trial(learning_rate=1e-3)
 WIDTH, NUM_BLOCKS = 64, 4  # of the tiny encoder
 
@@ -45,20 +47,26 @@ def state(bench: Workbench) -> dict[str, torch.Tensor]:
 
 
 def is_same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
-    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+    return first.keys() == second.keys() and all(
+        torch.equal(first[name], second[name]) for name in first
+    )
 
 
 def test_only_the_adapter_is_trained(bench: Workbench) -> None:
     base = state(bench)
     train(bench, LORA)
     weights = bench.trainable.trained()
-    assert len(weights.tensors) == NUM_BLOCKS * 4 * 2  # query, key, value and output, each with A and B
+    assert (
+        len(weights.tensors) == NUM_BLOCKS * 4 * 2
+    )  # query, key, value and output, each with A and B
     assert all(tensor.abs().max() > 0 for tensor in weights.tensors.values())
     bench.reset()
     assert is_same(state(bench), base)
 
 
-def test_trials_after_an_adapter_equal_those_of_a_new_process(bench: Workbench, tiny_prepared: Prepared) -> None:
+def test_trials_after_an_adapter_equal_those_of_a_new_process(
+    bench: Workbench, tiny_prepared: Prepared
+) -> None:
     other_adapter = LORA.model_copy(update={"lora_rank": 2, "lora_targets": "all_linear"})
     for config in (EVERYTHING, other_adapter):
         train(bench, LORA)
@@ -89,17 +97,27 @@ def bf16_prepared(tiny_prepared: Prepared) -> Prepared:
 def test_only_frozen_matrices_are_in_bf16(bf16_prepared: Prepared) -> None:
     """The adapter's own matrices, norms, biases and the tables of positions are in fp32."""
     bench = Workbench(bf16_prepared, EVALUATION)
-    names = {name for name, value in bench.model.named_parameters() if value.dtype == torch.bfloat16}
+    names = {
+        name for name, value in bench.model.named_parameters() if value.dtype == torch.bfloat16
+    }
     is_matrix = re.compile(r"(word_embeddings|query|key|value|dense)\.weight$")
     assert names == {name for name, _ in bench.model.named_parameters() if is_matrix.search(name)}
     rounded = state(bench)
-    for config in (LORA, trial(freezing="emb+B0-2"), trial(freeze_output_dense=True), LORA, EVERYTHING):
+    for config in (
+        LORA,
+        trial(freezing="emb+B0-2"),
+        trial(freeze_output_dense=True),
+        LORA,
+        EVERYTHING,
+    ):
         train(bench, config)
         trained = bench.trainable.trained().tensors
         assert {value.dtype for value in trained.values()} == {torch.float32}
         for name, value in bench.model.named_parameters():
             name_in_base = name.replace(".base_layer", "")
-            assert (value.dtype == torch.bfloat16) == (name_in_base in names and name not in trained), name
+            assert (value.dtype == torch.bfloat16) == (
+                name_in_base in names and name not in trained
+            ), name
         bench.reset()
         for name, value in bench.model.state_dict().items():
             assert torch.equal(value.float(), rounded[name].float()), name
@@ -133,7 +151,9 @@ def test_weights_in_memory(bf16_prepared: Prepared, tiny_prepared: Prepared) -> 
     assert num_bytes[0] < 0.51 * num_bytes[1]
 
 
-def test_point_holds_the_adapter_and_gives_the_same_scores(bench: Workbench, tmp_path: Path) -> None:
+def test_point_holds_the_adapter_and_gives_the_same_scores(
+    bench: Workbench, tmp_path: Path
+) -> None:
     result = train(bench, LORA)
     save_point(tmp_path / "point", bench.trainable.trained(), bench.head)
     stored = safetensors.torch.load_file(tmp_path / "point" / "trained.safetensors")
@@ -151,7 +171,9 @@ def test_checkpoint_holds_the_adapter_only(bench: Workbench, tmp_path: Path) -> 
     list(rungs(LORA, bench, seed=3, num_rungs=1, checkpoints=tmp_path))
     (file,) = tmp_path.glob("*/tensors")
     stored = safetensors.torch.load_file(file)
-    in_optimizer = [value for name, value in stored.items() if name.startswith("optimizer.") and value.ndim == 2]
+    in_optimizer = [
+        value for name, value in stored.items() if name.startswith("optimizer.") and value.ndim == 2
+    ]
     in_adapter = {name: value for name, value in stored.items() if name.startswith("weight.0.")}
     assert all("lora_" in name for name in in_adapter)
     num_parameters = sum(value.numel() for value in in_adapter.values())
@@ -167,7 +189,9 @@ def test_merged_and_interpolated_weights(bench: Workbench) -> None:
     before = bench.encode(bench.dev)
     layer = "0.model.encoder.layer.2.attention.self.query"
     a, b = (tuned.tensors[f"{layer}.lora_{name}.default.weight"].clone() for name in "AB")
-    weights = TrainedWeights({name: tensor.clone() for name, tensor in tuned.tensors.items()}, tuned.lora)
+    weights = TrainedWeights(
+        {name: tensor.clone() for name, tensor in tuned.tensors.items()}, tuned.lora
+    )
     bench.trainable.finish()
     merged = state(bench)
     torch.testing.assert_close(merged[f"{layer}.weight"], base[f"{layer}.weight"] + 2 * b @ a)
@@ -190,14 +214,18 @@ def test_packed_pass_and_no_prefix_cache_with_an_adapter(bench: Workbench) -> No
 
 
 def test_recomputed_activations_give_the_same_step(bench: Workbench) -> None:
-    config = LORA.model_copy(update={"lora_dropout": 0.3, "optimizer": "sgd", "warmup_fraction": 0.0})
+    config = LORA.model_copy(
+        update={"lora_dropout": 0.3, "optimizer": "sgd", "warmup_fraction": 0.0}
+    )
     steps = []
     for recomputes in (False, True):
         training = Training(config, bench, seed=0, num_rungs=1)
         training.recomputes = recomputes
         before = {name: value.detach().clone() for name, value in training.parameters.items()}
         training.step()
-        steps.append({name: value.detach() - before[name] for name, value in training.parameters.items()})
+        steps.append(
+            {name: value.detach() - before[name] for name, value in training.parameters.items()}
+        )
     for name, step in steps[0].items():
         difference = (steps[1][name] - step).abs().max()
         assert difference <= 1e-4 * step.abs().max() + 1e-8, name

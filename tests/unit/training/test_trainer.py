@@ -66,19 +66,26 @@ class StockLoss(torch.nn.Module):
             self.head = torch.nn.Linear(model.get_embedding_dimension(), 2)
             self.head.load_state_dict(head)
 
-    def forward(self, features: list[dict[str, torch.Tensor]], labels: torch.Tensor) -> torch.Tensor:
+    def forward(
+        self, features: list[dict[str, torch.Tensor]], labels: torch.Tensor
+    ) -> torch.Tensor:
         columns = [self.model(one)["sentence_embedding"] for one in features]
         rows = labels.numpy()
         targets = None if self.targets is None else self.targets[rows]
         batch = self.ours.make_batch(columns, self.ids[rows], targets)
-        return expected_loss(self.ours.config.loss, self.ours.config.loss_parameters, batch, self.head)
+        return expected_loss(
+            self.ours.config.loss, self.ours.config.loss_parameters, batch, self.head
+        )
 
 
 def train_with_stock_trainer(
     ours: RecordedTraining, head: dict[str, torch.Tensor], folder: Path, optimizer: Any = None
 ) -> tuple[list[float], Any]:
     """Return the stock trainer's losses on the same batches from the same weights, and its model."""
-    from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+    from sentence_transformers import (
+        SentenceTransformerTrainer,
+        SentenceTransformerTrainingArguments,
+    )
     from sentence_transformers.base.sampler import DefaultBatchSampler
     from transformers import TrainerCallback
 
@@ -93,13 +100,16 @@ def train_with_stock_trainer(
     loss = StockLoss(model, ours, head)
     schema = EXAMPLES[find_loss(config.loss).examples]
     columns: dict[str, Any] = {
-        name: prepared.sentences.texts(column) for name, column in zip(schema.columns, loss.ids.T, strict=True)
+        name: prepared.sentences.texts(column)
+        for name, column in zip(schema.columns, loss.ids.T, strict=True)
     }
     columns["label"] = np.arange(len(loss.ids))
     losses: list[float] = []
 
     class Stock(SentenceTransformerTrainer):
-        def get_batch_sampler(self, dataset: Any, batch_size: int, drop_last: bool, **_: Any) -> Any:
+        def get_batch_sampler(
+            self, dataset: Any, batch_size: int, drop_last: bool, **_: Any
+        ) -> Any:
             return DefaultBatchSampler(range(len(dataset)), batch_size, drop_last)
 
         def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
@@ -147,12 +157,19 @@ def train_with_stock_trainer(
 
 
 def check(
-    config: TrialConfig, bench: Workbench, folder: Path, steps: int, optimizer: Any = None, atol: float = 1e-5
+    config: TrialConfig,
+    bench: Workbench,
+    folder: Path,
+    steps: int,
+    optimizer: Any = None,
+    atol: float = 1e-5,
 ) -> None:
     """Check that every loss and the final embeddings equal the stock trainer's."""
     ours = RecordedTraining(config, bench)
     head = (
-        {name: value.clone() for name, value in ours.loss.head.state_dict().items()} if config.loss == "softmax" else {}
+        {name: value.clone() for name, value in ours.loss.head.state_dict().items()}
+        if config.loss == "softmax"
+        else {}
     )
     ours.run()
     assert len(ours.losses) == steps
@@ -160,21 +177,35 @@ def check(
     assert ours.losses == pytest.approx(theirs, rel=1e-4)
     assert len({f"{value:.4g}" for value in theirs}) > steps / 2, "the losses change"
     embeddings = [
-        encoder.embed(trained, bench.tokens.document, bench.dev.queries[:20]) for trained in (ours.model, model)
+        encoder.embed(trained, bench.tokens.document, bench.dev.queries[:20])
+        for trained in (ours.model, model)
     ]
     np.testing.assert_allclose(*embeddings, atol=atol)  # the losses do not show the last step
 
 
 def exact(**values: object) -> TrialConfig:
-    return trial(**{"dropout": 0.0, "learning_rate": 2e-4, "examples_per_rung": 96, "warmup_steps": 5, **values})
+    return trial(
+        **{
+            "dropout": 0.0,
+            "learning_rate": 2e-4,
+            "examples_per_rung": 96,
+            "warmup_steps": 5,
+            **values,
+        }
+    )
 
 
 @pytest.mark.ray  # takes long
 @pytest.mark.parametrize(
     ("loss", "freezing"),
-    [*((loss, "none") for loss in LOSSES), *((loss, level) for loss in ("triplet", "softmax") for level in LEVELS)],
+    [
+        *((loss, "none") for loss in LOSSES),
+        *((loss, level) for loss in ("triplet", "softmax") for level in LEVELS),
+    ],
 )
-def test_losses_equal_the_stock_trainer(loss: str, freezing: str, tiny_bench: Workbench, tmp_path: Path) -> None:
+def test_losses_equal_the_stock_trainer(
+    loss: str, freezing: str, tiny_bench: Workbench, tmp_path: Path
+) -> None:
     # At the default of 0.01, rounding grows within 30 steps.
     temperature = {"temperature": 0.05} if loss.startswith("gist") else {}
     config = exact(loss=loss, freezing=freezing, examples_per_rung=240, **temperature)
@@ -182,11 +213,20 @@ def test_losses_equal_the_stock_trainer(loss: str, freezing: str, tiny_bench: Wo
 
 
 @pytest.mark.parametrize("negatives", ["all", "other_class"])
-def test_negatives_equal_the_stock_trainer(negatives: str, tiny_bench: Workbench, tmp_path: Path) -> None:
-    check(exact(loss="multiple_negatives", negatives=negatives, no_duplicates=True), tiny_bench, tmp_path, steps=12)
+def test_negatives_equal_the_stock_trainer(
+    negatives: str, tiny_bench: Workbench, tmp_path: Path
+) -> None:
+    check(
+        exact(loss="multiple_negatives", negatives=negatives, no_duplicates=True),
+        tiny_bench,
+        tmp_path,
+        steps=12,
+    )
 
 
-def test_losses_equal_the_stock_trainer_with_the_real_encoder(demo_bench: Workbench, tmp_path: Path) -> None:
+def test_losses_equal_the_stock_trainer_with_the_real_encoder(
+    demo_bench: Workbench, tmp_path: Path
+) -> None:
     config = exact(learning_rate=5e-5, batch_size=4, examples_per_rung=12, warmup_steps=1)
     check(config, demo_bench, tmp_path, steps=3, atol=1e-3)
 
@@ -194,7 +234,9 @@ def test_losses_equal_the_stock_trainer_with_the_real_encoder(demo_bench: Workbe
 OPTIMIZERS = {
     "sgd": partial(torch.optim.SGD, momentum=0.9),
     "adamax": torch.optim.Adamax,
-    "adamax without momentum": partial(torch.optim.Adamax, betas=(0.0, 0.0)),  # Vasilyev et al. 2024, Table 20
+    "adamax without momentum": partial(
+        torch.optim.Adamax, betas=(0.0, 0.0)
+    ),  # Vasilyev et al. 2024, Table 20
     "adamw without momentum": partial(torch.optim.AdamW, betas=(0.0, 0.999)),
     "adadelta": torch.optim.Adadelta,
 }
@@ -223,7 +265,9 @@ def test_strong_weight_decay_equals_the_stock_trainer(
 
 
 @pytest.mark.parametrize("name", ["adamw", "sgd"])
-def test_accumulated_batches_equal_the_stock_trainer(name: str, tiny_bench: Workbench, tmp_path: Path) -> None:
+def test_accumulated_batches_equal_the_stock_trainer(
+    name: str, tiny_bench: Workbench, tmp_path: Path
+) -> None:
     """The last step has one batch instead of two. Only sgd shows whether gradients are averaged or summed."""
     values = {"optimizer": "sgd", "momentum": 0.9, "learning_rate": 0.05} if name == "sgd" else {}
     config = exact(loss="cosine_similarity", accumulation_steps=2, examples_per_rung=104, **values)
@@ -244,14 +288,20 @@ def test_other_optimizers_equal_torch(name: str, tiny_bench: Workbench, tmp_path
 
 
 @pytest.mark.parametrize("loss", ["triplet", "contrastive", "softmax"])
-def test_retention_term_is_the_mean_squared_change_of_cosines(loss: str, tiny_bench: Workbench) -> None:
+def test_retention_term_is_the_mean_squared_change_of_cosines(
+    loss: str, tiny_bench: Workbench
+) -> None:
     """Pairs are an example's first sentence with its others, or single sentences with the next in the batch."""
     training = RecordedTraining(
         exact(loss=loss, retention_weight=0.5, examples_per_rung=80, learning_rate=2e-3), tiny_bench
     ).run()
     ids, targets = training.batches[0]
-    tuned = np.stack([encoder.embed(training.model, tiny_bench.tokens.document, column) for column in ids.T])
-    base = np.stack([tiny_bench.prepared.reference_embeddings.document[column[::-1]] for column in ids.T])
+    tuned = np.stack(
+        [encoder.embed(training.model, tiny_bench.tokens.document, column) for column in ids.T]
+    )
+    base = np.stack(
+        [tiny_bench.prepared.reference_embeddings.document[column[::-1]] for column in ids.T]
+    )
     squares = []
     for row in range(len(ids)):
         pairs = [((0, row), (column, row)) for column in range(1, ids.shape[1])] or [
@@ -277,7 +327,11 @@ def test_retention_term_accepts_any_width_and_length() -> None:
 
     ids = np.arange(3)[None].repeat(5, axis=0)
     batch = Batch(
-        [*torch.from_numpy(tuned)], None, ids, torch.zeros(5, 3), lambda column: torch.from_numpy(frozen)[column]
+        [*torch.from_numpy(tuned)],
+        None,
+        ids,
+        torch.zeros(5, 3),
+        lambda column: torch.from_numpy(frozen)[column],
     )
     term = criterion.retention_term(batch)
     assert float(term) == pytest.approx(((cosines(tuned) - cosines(frozen)) ** 2).mean())
@@ -288,9 +342,17 @@ def test_layer_decay_equals_torch_parameter_groups(freezing: str, tiny_bench: Wo
     """A torch optimizer over explicit groups takes the same steps at the scheduled rates."""
     config = exact(loss="softmax", freezing=freezing, layer_decay=0.5, max_gradient_norm=1e9)
     ours = Training(config, tiny_bench, seed=0, num_rungs=1)
-    num_blocks = len({name.split("layer.")[1].split(".")[0] for name in ours.model.state_dict() if "layer." in name})
+    num_blocks = len(
+        {
+            name.split("layer.")[1].split(".")[0]
+            for name in ours.model.state_dict()
+            if "layer." in name
+        }
+    )
     assert num_blocks > 1
-    copies = {name: torch.nn.Parameter(value.detach().clone()) for name, value in ours.parameters.items()}
+    copies = {
+        name: torch.nn.Parameter(value.detach().clone()) for name, value in ours.parameters.items()
+    }
 
     def rate_factor(name: str) -> float:
         if "embeddings" in name:
@@ -300,7 +362,11 @@ def test_layer_decay_equals_torch_parameter_groups(freezing: str, tiny_bench: Wo
         return 1.0
 
     groups: list[Any] = [
-        {"params": [copy], "weight_decay": 0.01 if copy.ndim >= 2 else 0.0, "factor": rate_factor(name)}
+        {
+            "params": [copy],
+            "weight_decay": 0.01 if copy.ndim >= 2 else 0.0,
+            "factor": rate_factor(name),
+        }
         for name, copy in copies.items()
     ]
     theirs = torch.optim.AdamW(groups, lr=config.learning_rate)
@@ -310,7 +376,9 @@ def test_layer_decay_equals_torch_parameter_groups(freezing: str, tiny_bench: Wo
         for name, copy in copies.items():
             gradient = ours.parameters[name].grad
             copy.grad = None if gradient is None else gradient.clone()
-        rate = config.learning_rate * min(1.0, ours.progress.steps_in_rung / 5, (12 - ours.progress.steps_in_rung) / 7)
+        rate = config.learning_rate * min(
+            1.0, ours.progress.steps_in_rung / 5, (12 - ours.progress.steps_in_rung) / 7
+        )
         for group in theirs.param_groups:
             group["lr"] = rate * group["factor"]
         theirs.step()
@@ -321,7 +389,9 @@ def test_layer_decay_equals_torch_parameter_groups(freezing: str, tiny_bench: Wo
         ours.step()
     assert {rate_factor(name) for name in copies} >= {1.0, 0.5}
     for name, copy in copies.items():
-        torch.testing.assert_close(ours.parameters[name].detach(), copy.detach(), rtol=0, atol=1e-6, msg=name)
+        torch.testing.assert_close(
+            ours.parameters[name].detach(), copy.detach(), rtol=0, atol=1e-6, msg=name
+        )
         if (
             name in tiny_bench.trainable.base and copy.grad is not None and copy.ndim == 2
         ):  # key biases have no gradient
@@ -340,12 +410,16 @@ def test_consistency_term_of_two_passes_with_different_masks(tiny_bench: Workben
         training.streams.go_to(before)
         passes = [batches.embed_columns(training.column_encoders, ids)[0] for _ in range(2)]
         head = training.loss.head
-        logits = [head(torch.nn.functional.normalize(rows) * rows.shape[1] ** 0.5) for rows in passes]
+        logits = [
+            head(torch.nn.functional.normalize(rows) * rows.shape[1] ** 0.5) for rows in passes
+        ]
     assert targets is not None
     labels = torch.from_numpy(targets).long()
     cross_entropies = [torch.nn.functional.cross_entropy(rows, labels) for rows in logits]
     p, q = (scipy.special.softmax(rows.numpy().astype(float), axis=1) for rows in logits)
-    divergence = (scipy.stats.entropy(p, q, axis=1).mean() + scipy.stats.entropy(q, p, axis=1).mean()) / 2
+    divergence = (
+        scipy.stats.entropy(p, q, axis=1).mean() + scipy.stats.entropy(q, p, axis=1).mean()
+    ) / 2
     assert divergence > 1e-6
     assert loss == pytest.approx(float(sum(cross_entropies)) / 2 + 2.0 * divergence, rel=1e-5)
 
@@ -392,7 +466,9 @@ def test_trial_recomputes_activations_after_running_out_of_memory(
                 training.step()
         assert training.recomputes == (fails_at is not None)
         assert training.progress.seen == 64
-        weights.append({name: value.detach().clone() for name, value in training.parameters.items()})
+        weights.append(
+            {name: value.detach().clone() for name, value in training.parameters.items()}
+        )
     expected, recomputed = weights
     for name in expected.keys() & tiny_bench.trainable.base.keys():
         distance = (expected[name] - tiny_bench.trainable.base[name]).abs().max()
@@ -400,11 +476,15 @@ def test_trial_recomputes_activations_after_running_out_of_memory(
     assert capsys.readouterr().out.count("out of memory") == 1
 
 
-def test_trial_fails_if_recomputing_runs_out_of_memory(tiny_bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trial_fails_if_recomputing_runs_out_of_memory(
+    tiny_bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: Any) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    config = trial_config({"loss": "triplet", "learning_rate": 1e-4, "batch_size": 8, "examples_per_rung": 64})
+    config = trial_config(
+        {"loss": "triplet", "learning_rate": 1e-4, "batch_size": 8, "examples_per_rung": 64}
+    )
     training = Training(config, tiny_bench, seed=1, num_rungs=1)
     monkeypatch.setattr(packed, "forward", fail)
     with pytest.raises(torch.OutOfMemoryError):

@@ -20,10 +20,14 @@ from support.encoders import EVALUATION, trial
 
 def test_equal_seeds_give_bitwise_equal_trials(tiny_bench: workbench.Workbench) -> None:
     first, second, other = (
-        list(engine.rungs(trial(), tiny_bench, seed=seed, num_rungs=n)) for seed, n in ((3, 2), (3, 2), (4, 1))
+        list(engine.rungs(trial(), tiny_bench, seed=seed, num_rungs=n))
+        for seed, n in ((3, 2), (3, 2), (4, 1))
     )
     assert [rung.loss for rung in first] == [rung.loss for rung in second]
-    assert all((a.scores["similarity"] == b.scores["similarity"]).all() for a, b in zip(first, second, strict=True))
+    assert all(
+        (a.scores["similarity"] == b.scores["similarity"]).all()
+        for a, b in zip(first, second, strict=True)
+    )
     assert [rung.loss for rung in first] != [rung.loss for rung in other]
     assert [rung.examples_seen for rung in first] == [20, 40]
 
@@ -36,7 +40,11 @@ def test_training_raises_polarity_on_the_demo(demo_bench: workbench.Workbench) -
 
 def test_only_parameters_that_are_not_frozen_change(tiny_bench: workbench.Workbench) -> None:
     frozen = tiny_bench.structure.frozen_names("emb+B0-1", freeze_output_dense=True)
-    list(engine.rungs(trial(freezing="emb+B0-1", freeze_output_dense=True), tiny_bench, seed=0, num_rungs=1))
+    list(
+        engine.rungs(
+            trial(freezing="emb+B0-1", freeze_output_dense=True), tiny_bench, seed=0, num_rungs=1
+        )
+    )
     changed = {
         name
         for name, value in tiny_bench.model.named_parameters()
@@ -55,7 +63,10 @@ def test_trial_does_not_depend_on_the_previous_one(tiny_bench: workbench.Workben
     alone = [rung.loss for rung in engine.rungs(trial(), tiny_bench, seed=1, num_rungs=1)]
     list(
         engine.rungs(
-            trial(loss="contrastive", margin=0.5, freezing="emb", learning_rate=1e-3), tiny_bench, seed=1, num_rungs=1
+            trial(loss="contrastive", margin=0.5, freezing="emb", learning_rate=1e-3),
+            tiny_bench,
+            seed=1,
+            num_rungs=1,
         )
     )
     assert [rung.loss for rung in engine.rungs(trial(), tiny_bench, seed=1, num_rungs=1)] == alone
@@ -63,7 +74,11 @@ def test_trial_does_not_depend_on_the_previous_one(tiny_bench: workbench.Workben
 
 def test_diverged_trial_raises_an_error_with_the_rung(tiny_prepared: Prepared) -> None:
     broken = workbench.Workbench(tiny_prepared, EVALUATION)
-    weights = next(value for name, value in broken.trainable.base.items() if name.endswith("3.output.dense.weight"))
+    weights = next(
+        value
+        for name, value in broken.trainable.base.items()
+        if name.endswith("3.output.dense.weight")
+    )
     weights.fill_(float("nan"))
     with pytest.raises(TrialDivergedError, match="loss.*nan.*rung 1"):
         list(engine.rungs(trial(), broken, seed=0, num_rungs=1))
@@ -82,30 +97,42 @@ def test_callback_of_run_trial_can_stop_the_trial(tiny_prepared: Prepared) -> No
     assert len(results) == 2
 
 
-@pytest.mark.parametrize(("values", "message"), [({"seed": -1}, "seed is -1"), ({"num_rungs": 0}, "num_rungs is 0")])
-def test_run_trial_rejects_invalid_arguments(values: dict[str, int], message: str, tiny_prepared: Prepared) -> None:
+@pytest.mark.parametrize(
+    ("values", "message"), [({"seed": -1}, "seed is -1"), ({"num_rungs": 0}, "num_rungs is 0")]
+)
+def test_run_trial_rejects_invalid_arguments(
+    values: dict[str, int], message: str, tiny_prepared: Prepared
+) -> None:
     with pytest.raises(InputError, match=f"{message}; allowed: "):
         engine.run_trial(trial(), tiny_prepared, **values)
 
 
 def test_seed_depends_on_the_sweep_and_the_configuration() -> None:
-    seeds = {engine.trial_seed(seed, trial(margin=margin)) for seed in (0, 1) for margin in (0.1, 0.2)}
+    seeds = {
+        engine.trial_seed(seed, trial(margin=margin)) for seed in (0, 1) for margin in (0.1, 0.2)
+    }
     assert len(seeds) == 4
     assert engine.trial_seed(0, trial()) == engine.trial_seed(0, trial())
 
 
 @pytest.mark.parametrize("freezing", ["none", "emb+B0-1"])
-def test_bf16_training_is_close_to_fp32_and_scored_in_fp32(freezing: str, tiny_bench: workbench.Workbench) -> None:
+def test_bf16_training_is_close_to_fp32_and_scored_in_fp32(
+    freezing: str, tiny_bench: workbench.Workbench
+) -> None:
     """A prefix cache is in bf16 too, but scores come from the fp32 weights only."""
     means = {}
     for name in ("fp32", "bf16"):
-        config = trial(precision=name, freezing=freezing, dropout=0.0, learning_rate=3e-4, examples_per_rung=40)
+        config = trial(
+            precision=name, freezing=freezing, dropout=0.0, learning_rate=3e-4, examples_per_rung=40
+        )
         results = list(engine.rungs(config, tiny_bench, seed=0, num_rungs=3))
         means[name] = np.array([rung.loss for rung in results])
         assert {value.dtype for value in tiny_bench.model.state_dict().values()} == {torch.float32}
         scores = tiny_bench.measure(tiny_bench.dev, [("plain", None)])["plain", None]
         np.testing.assert_array_equal(results[-1].scores["polarity"], scores["polarity"])
-        np.testing.assert_allclose(results[-1].scores["similarity"], scores["similarity"], atol=1e-6)
+        np.testing.assert_allclose(
+            results[-1].scores["similarity"], scores["similarity"], atol=1e-6
+        )
     assert means["bf16"] == pytest.approx(means["fp32"], rel=0.1)
     assert (means["bf16"] != means["fp32"]).all()
 
@@ -132,7 +159,12 @@ def test_trial_announces_evaluations(tiny_bench: workbench.Workbench) -> None:
     events: list[object] = []
     every_step = engine.Intervals(progress_seconds=0.0)
     for result in engine.rungs_and_progress(
-        config, tiny_bench, every_step, seed=3, num_rungs=2, on_evaluate=lambda: events.append("evaluates")
+        config,
+        tiny_bench,
+        every_step,
+        seed=3,
+        num_rungs=2,
+        on_evaluate=lambda: events.append("evaluates"),
     ):
         events.append(type(result))
     rung = [*[RungProgress] * (59 // config.batch_size), "evaluates", workbench.RungResult]
@@ -167,8 +199,12 @@ def test_rungs_resample_examples_only_if_configured(tiny_bench: workbench.Workbe
     size = num_examples * 2 // 5
     shared = examples_of_rungs(tiny_bench, examples_per_rung=size, batch_size=256)
     assert not set(shared[0]) & set(shared[1])
-    resampled = examples_of_rungs(tiny_bench, examples_per_rung=size, batch_size=256, resample_each_rung=True)
-    assert all(len(set(rung)) == len(rung) == size for rung in resampled)  # without replacement within each
+    resampled = examples_of_rungs(
+        tiny_bench, examples_per_rung=size, batch_size=256, resample_each_rung=True
+    )
+    assert all(
+        len(set(rung)) == len(rung) == size for rung in resampled
+    )  # without replacement within each
     assert resampled[0] == shared[0]
     overlap = len(set(resampled[0]) & set(resampled[1])) / size
     assert overlap == pytest.approx(0.4, abs=0.05)
@@ -199,12 +235,21 @@ def test_rung_smaller_than_a_batch_is_one_short_batch(tiny_bench: workbench.Work
 
 def test_reprs_of_results_fit_on_a_screen() -> None:
     scores = {f"score {number}": np.zeros(1000) for number in range(9)}
-    result = workbench.RungResult(1, 4096, 0.5, {("plain", None): Scores(scores)}, seconds=2.0, train_seconds=1.0)
+    result = workbench.RungResult(
+        1, 4096, 0.5, {("plain", None): Scores(scores)}, seconds=2.0, train_seconds=1.0
+    )
     assert "step=1" in repr(result)
     assert len(repr(result)) <= 200
 
 
 def test_seeds_of_known_configurations() -> None:
     """A seed is a hash of the values that differ from the defaults, so new parameters and defaults keep it."""
-    assert engine.trial_seed(7, trial_config({"loss": "triplet", "learning_rate": 3e-5})) == 1995751857
-    assert engine.trial_seed(7, trial_config({"loss": "triplet", "learning_rate": 3e-5, "margin": 0.2})) == 2324901706
+    assert (
+        engine.trial_seed(7, trial_config({"loss": "triplet", "learning_rate": 3e-5})) == 1995751857
+    )
+    assert (
+        engine.trial_seed(
+            7, trial_config({"loss": "triplet", "learning_rate": 3e-5, "margin": 0.2})
+        )
+        == 2324901706
+    )

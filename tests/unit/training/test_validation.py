@@ -24,12 +24,19 @@ def make_prepared(num: int = 40, seed: int = 0) -> Any:
     vectors = rng.normal(size=(2 * num, 6)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     labels = rng.integers(0, 3, 2 * num)
-    return SimpleNamespace(sentences=SimpleNamespace(labels=labels), reference_embeddings=Sides.same(vectors))
+    return SimpleNamespace(
+        sentences=SimpleNamespace(labels=labels), reference_embeddings=Sides.same(vectors)
+    )
 
 
 def nearest(prepared: Any, queries: np.ndarray, anchor: int, same: bool) -> set[int]:
-    labels, vectors = prepared.sentences.labels[queries], prepared.reference_embeddings.document[queries]
-    others = [i for i in range(len(queries)) if i != anchor and (labels[i] == labels[anchor]) == same]
+    labels, vectors = (
+        prepared.sentences.labels[queries],
+        prepared.reference_embeddings.document[queries],
+    )
+    others = [
+        i for i in range(len(queries)) if i != anchor and (labels[i] == labels[anchor]) == same
+    ]
     return set(sorted(others, key=lambda i: -float(vectors[i] @ vectors[anchor]))[:NUM_NEIGHBORS])
 
 
@@ -42,7 +49,9 @@ def test_triplets_contain_the_nearest_sentences_of_both_sides() -> None:
         for own in nearest(prepared, queries, anchor, True)
         for other in nearest(prepared, queries, anchor, False)
     }
-    assert {tuple(row) for row in examples.rows.tolist()} == expected  # all of them, since there are few
+    assert {
+        tuple(row) for row in examples.rows.tolist()
+    } == expected  # all of them, since there are few
     assert examples.targets is None
     np.testing.assert_array_equal(examples.rows, examples.triplets)
 
@@ -75,10 +84,18 @@ def test_rung_improves_only_if_loss_and_errors_both_decrease() -> None:
         idle_counts.append(rule.idle)
     assert idle_counts == [0, 1, 0, 1, 0, 1, 2]
     reason = rule.update(0.9, 20)
-    assert reason is not None and "3 rungs" in reason and "loss 0.9" in reason and "20 errors" in reason
+    assert (
+        reason is not None
+        and "3 rungs" in reason
+        and "loss 0.9" in reason
+        and "20 errors" in reason
+    )
 
 
-@given(st.lists(st.tuples(st.floats(0, 10), st.integers(0, 50)), min_size=1, max_size=20), st.integers(1, 4))
+@given(
+    st.lists(st.tuples(st.floats(0, 10), st.integers(0, 50)), min_size=1, max_size=20),
+    st.integers(1, 4),
+)
 def test_idle_rule_equals_its_definition(rungs: list[tuple[float, int]], patience: int) -> None:
     rule = IdleRule(patience)
     stopped = next((i for i, rung in enumerate(rungs) if rule.update(*rung)), None)
@@ -100,7 +117,9 @@ def test_non_finite_loss_is_not_an_improvement(loss: float) -> None:
 
 
 @pytest.mark.parametrize("loss", ["triplet", "multiple_negatives", "softmax"])
-def test_idle_trial_stops_even_if_interrupted(loss: str, tiny_bench: Workbench, tmp_path: Path) -> None:
+def test_idle_trial_stops_even_if_interrupted(
+    loss: str, tiny_bench: Workbench, tmp_path: Path
+) -> None:
     """The learning rate changes no weight, so the second and third rungs are idle."""
     config = trial(loss=loss, learning_rate=1e-20, idle_rungs=2, examples_per_rung=8)
 
@@ -117,4 +136,7 @@ def test_idle_trial_stops_even_if_interrupted(loss: str, tiny_bench: Workbench, 
 
 def test_learning_trial_continues(tiny_bench: Workbench) -> None:
     config = trial(loss="softmax", learning_rate=1e-3, idle_rungs=1, examples_per_rung=200)
-    assert [rung.stop for rung in rungs(config, tiny_bench, seed=0, num_rungs=3)][:2] == [None, None]
+    assert [rung.stop for rung in rungs(config, tiny_bench, seed=0, num_rungs=3)][:2] == [
+        None,
+        None,
+    ]

@@ -25,13 +25,17 @@ from raysweep.training.watching import WatchTask, most_changed
 from raysweep.training.workbench import Workbench
 from support.encoders import prepare_demo, trial
 
-EVALUATION = EvaluationConfig(k=4, num_pool=80, points=PointsConfig(concat=[], query_concat=[], class_concat=[]))
+EVALUATION = EvaluationConfig(
+    k=4, num_pool=80, points=PointsConfig(concat=[], query_concat=[], class_concat=[])
+)
 PROMPTS = {"query": "query: ", "document": "some longer passage: "}
 
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: str) -> Prepared:
-    model = f"{{name: {tiny_encoder}, prompt: {{query: 'query: ', document: 'some longer passage: '}}}}"
+    model = (
+        f"{{name: {tiny_encoder}, prompt: {{query: 'query: ', document: 'some longer passage: '}}}}"
+    )
     return prepare_demo(tmp_path_factory.mktemp("watching"), model, rows=300)
 
 
@@ -42,13 +46,17 @@ def made_relations(prepared: Prepared, name: str, first: int) -> Relations:
     for query in range(12):
         group = builder.group(query, texts[query])
         for number in range(7):
-            builder.add(group, texts[query], [texts[12 + (5 * query + number) % 48]], is_positive=number < 3)
+            builder.add(
+                group, texts[query], [texts[12 + (5 * query + number) % 48]], is_positive=number < 3
+            )
     return builder.build()
 
 
 @pytest.fixture(scope="module")
 def relations(prepared: Prepared) -> WatchedRelations:
-    return WatchedRelations([made_relations(prepared, f"set {first}", first) for first in (0, 60, 120)], True, seed=0)
+    return WatchedRelations(
+        [made_relations(prepared, f"set {first}", first) for first in (0, 60, 120)], True, seed=0
+    )
 
 
 def bench(prepared: Prepared, relations: WatchedRelations, at: At = "last") -> Workbench:
@@ -61,7 +69,9 @@ def bench(prepared: Prepared, relations: WatchedRelations, at: At = "last") -> W
     return Workbench(prepared, EVALUATION, watch=WatchTask(relations, untuned, at))
 
 
-def pnd(queries: SentenceTransformer, documents: SentenceTransformer, relations: Relations) -> float:
+def pnd(
+    queries: SentenceTransformer, documents: SentenceTransformer, relations: Relations
+) -> float:
     """Return the mean PND over queries by cosine, by brute force."""
     encoded = {
         side: model.encode(relations.sentences, prompt=PROMPTS[side], normalize_embeddings=True)
@@ -70,14 +80,19 @@ def pnd(queries: SentenceTransformer, documents: SentenceTransformer, relations:
     shares = []
     for group in range(relations.num_groups):
         rows = np.flatnonzero(relations.group == group)
-        cosines = np.sum(encoded["query"][relations.first[rows]] * encoded["document"][relations.second[rows]], axis=1)
+        cosines = np.sum(
+            encoded["query"][relations.first[rows]] * encoded["document"][relations.second[rows]],
+            axis=1,
+        )
         is_positive = relations.is_positive[rows]
         shares.append(float((cosines[is_positive][:, None] <= cosines[~is_positive]).mean()))
     return float(np.mean(shares))
 
 
 @pytest.mark.parametrize("tower", ["both", "query", "separate"])
-def test_values_are_those_of_stock_models(prepared: Prepared, relations: WatchedRelations, tower: Tower) -> None:
+def test_values_are_those_of_stock_models(
+    prepared: Prepared, relations: WatchedRelations, tower: Tower
+) -> None:
     own = bench(prepared, relations)
     config = trial(tower=tower, learning_rate=2e-3)
     first, last = rungs(config, own, seed=0, num_rungs=2)
@@ -92,14 +107,18 @@ def test_values_are_those_of_stock_models(prepared: Prepared, relations: Watched
     for found, of_set in zip((watched.target, *watched.sets), relations.relations, strict=True):
         value = found.whole_by("cosine")
         assert value.base == pytest.approx(pnd(base, base, of_set), abs=1e-3)
-        assert value.value == pytest.approx(pnd(queries, base if tower == "query" else documents, of_set), abs=1e-3)
+        assert value.value == pytest.approx(
+            pnd(queries, base if tower == "query" else documents, of_set), abs=1e-3
+        )
         assert value.value != value.base
     expected = 1 - np.mean([found.whole_by("cosine").value for found in watched.sets])
     assert watched.score == pytest.approx(expected)
     assert watched.learning_rate == 2e-3
 
 
-def test_measuring_changes_neither_weights_nor_scores(prepared: Prepared, relations: WatchedRelations) -> None:
+def test_measuring_changes_neither_weights_nor_scores(
+    prepared: Prepared, relations: WatchedRelations
+) -> None:
     config = trial(tower="query", learning_rate=2e-3)
     watched = list(rungs(config, bench(prepared, relations, "rung"), seed=0, num_rungs=2))
     without = list(rungs(config, Workbench(prepared, EVALUATION), seed=0, num_rungs=2))
@@ -114,7 +133,9 @@ def test_stored_documents_are_embedded_once(
 ) -> None:
     calls = []
     embed = watching.embed_documents
-    monkeypatch.setattr(watching, "embed_documents", lambda *arguments: calls.append(1) or embed(*arguments))
+    monkeypatch.setattr(
+        watching, "embed_documents", lambda *arguments: calls.append(1) or embed(*arguments)
+    )
     own = bench(prepared, relations, "rung")
     for seed in (0, 1):
         list(rungs(trial(tower="query"), own, seed=seed, num_rungs=2))
@@ -170,12 +191,16 @@ def test_paused_trial_is_measured_from_its_checkpoint(
     prepared: Prepared, relations: WatchedRelations, tmp_path: Path
 ) -> None:
     config = trial(tower="query", learning_rate=2e-3)
-    expected = next(iter(rungs(config, bench(prepared, relations, "rung"), seed=0, num_rungs=3))).watched
+    expected = next(
+        iter(rungs(config, bench(prepared, relations, "rung"), seed=0, num_rungs=3))
+    ).watched
     own = bench(prepared, relations)
     paused = next(iter(rungs(config, own, seed=0, num_rungs=3, checkpoints=tmp_path)))
     assert paused.watched is None
     own.reset()
-    assert watch_last_rung(config, own, step=1, seed=0, num_rungs=3, checkpoints=tmp_path) == expected
+    assert (
+        watch_last_rung(config, own, step=1, seed=0, num_rungs=3, checkpoints=tmp_path) == expected
+    )
     with pytest.raises(InputError, match="not that of rung 2"):
         watch_last_rung(config, own, step=2, seed=0, num_rungs=3, checkpoints=tmp_path)
     with pytest.raises(InputError, match="missing"):

@@ -16,10 +16,14 @@ from support.flushes import note_flushes
 
 WEIGHTS = TrainedWeights(torch.nn.Linear(3, 2).state_dict())
 HEAD = Head(np.ones((2, 3), np.float32), np.zeros(2, np.float32), 2.9)
-READING = Reading(((0, 1, "plain", None),), np.zeros((1, 4, 2), np.int64), np.ones((1, 4, 2), np.float32))
+READING = Reading(
+    ((0, 1, "plain", None),), np.zeros((1, 4, 2), np.int64), np.ones((1, 4, 2), np.float32)
+)
 
 
-def test_point_is_flushed_before_it_is_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_point_is_flushed_before_it_is_renamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Otherwise a power failure could leave a folder of empty files, which a resumed trial would keep."""
     flushed = note_flushes(monkeypatch)
     folder = tmp_path / "points" / "trial-0000-step-001"

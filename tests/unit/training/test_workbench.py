@@ -19,8 +19,12 @@ PLAIN = ("plain", None)
 def test_untrained_encoder_scores_like_the_reference(demo_bench: Workbench) -> None:
     demo_bench.reset()
     scores = demo_bench.measure(demo_bench.dev, [PLAIN])[PLAIN]
-    assert scores["polarity"].mean() == pytest.approx(demo_bench.dev.reference_scores["polarity"].mean(), abs=1e-6)
-    assert scores["similarity"].mean() == pytest.approx(demo_bench.dev.reference_scores["similarity"].mean(), abs=1e-6)
+    assert scores["polarity"].mean() == pytest.approx(
+        demo_bench.dev.reference_scores["polarity"].mean(), abs=1e-6
+    )
+    assert scores["similarity"].mean() == pytest.approx(
+        demo_bench.dev.reference_scores["similarity"].mean(), abs=1e-6
+    )
     point = demo_bench.dev.point(scores, trial=0, step=0, kind="plain", value=None, width=384)
     assert point["retention"] == pytest.approx(1)
 
@@ -33,7 +37,9 @@ def test_non_finite_embeddings_are_rejected(tiny_bench: Workbench) -> None:
 
 
 def test_pickled_artifacts_are_small(tiny_bench: Workbench) -> None:
-    assert len(tiny_bench.prepared.sentences) == len(tiny_bench.prepared.reference_embeddings.document)  # opened here
+    assert len(tiny_bench.prepared.sentences) == len(
+        tiny_bench.prepared.reference_embeddings.document
+    )  # opened here
     pickled = pickle.dumps(tiny_bench.prepared)
     assert len(pickled) < 5000
     assert len(pickle.loads(pickled).reference_embeddings.document) == len(
@@ -41,7 +47,9 @@ def test_pickled_artifacts_are_small(tiny_bench: Workbench) -> None:
     )
 
 
-def losses_and_similarities(prepared: Prepared, cache_bytes: int) -> tuple[list[float], list[float]]:
+def losses_and_similarities(
+    prepared: Prepared, cache_bytes: int
+) -> tuple[list[float], list[float]]:
     """Return the losses and similarities of two rungs."""
     bench = Workbench(prepared, EVALUATION, cache_bytes=cache_bytes)
     config = trial(freezing="emb+B0-1", learning_rate=1e-3, examples_per_rung=80)
@@ -63,6 +71,8 @@ def test_frozen_dropout_disables_the_prefix_cache(tiny_prepared: Prepared) -> No
     bench = Workbench(tiny_prepared, EVALUATION)
     config = trial(freezing="emb+B0", examples_per_rung=700)
     assert Training(config, bench, 0, 1).prefixes is not None
-    assert Training(config.model_copy(update={"frozen_dropout": True}), bench, 0, 1).prefixes is None
+    assert (
+        Training(config.model_copy(update={"frozen_dropout": True}), bench, 0, 1).prefixes is None
+    )
     for level in ("none", "emb", "emb+B0aio"):
         assert Training(config.model_copy(update={"freezing": level}), bench, 0, 1).prefixes is None

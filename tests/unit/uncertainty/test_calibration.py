@@ -23,7 +23,10 @@ def test_areas_of_selected_runs_are_covered_on_both_splits() -> None:
     coverage, _ = calibration.play("3 runs, selected", SMALL, sweeps=12, seed=0)
     for split in ("dev", "test"):
         for name in ("hypervolume", "share"):
-            assert coverage[f"on {split}: {name}"] > 0.55, (split, name)  # 6 of 12 or fewer once in a thousand times
+            assert coverage[f"on {split}: {name}"] > 0.55, (
+                split,
+                name,
+            )  # 6 of 12 or fewer once in a thousand times
     assert coverage["on test by queries alone: hypervolume"] < 0.7
 
 
@@ -37,4 +40,6 @@ def test_simulated_scores_have_the_stated_means() -> None:
     moves = np.full(12, 0.5)
     by_seed = [encoders.moved(0.5 * rng.normal(size=12), np.zeros(12)).truth for _ in range(4000)]
     errors = np.std(by_seed, axis=0) / np.sqrt(len(by_seed))
-    assert np.all(np.abs(np.mean(by_seed, axis=0) - encoders.over_seeds(moves)) <= 4 * errors + 1e-12)
+    assert np.all(
+        np.abs(np.mean(by_seed, axis=0) - encoders.over_seeds(moves)) <= 4 * errors + 1e-12
+    )

@@ -45,7 +45,9 @@ def test_z_of_equal_shares_is_zero():
 
 def bounds_of(differences, num_units):
     """Return the expanded percentiles of resampled differences."""
-    tail = stats.norm.cdf(-stats.t.ppf(0.975, num_units - 1) * math.sqrt(num_units / (num_units - 1)))
+    tail = stats.norm.cdf(
+        -stats.t.ppf(0.975, num_units - 1) * math.sqrt(num_units / (num_units - 1))
+    )
     return np.quantile(differences, [tail, 1 - tail])
 
 
@@ -58,7 +60,9 @@ def random_counts(num_queries=12, seed=0):
 def test_bootstrap_over_queries_equals_explicit_resamples():
     before, after = random_counts()
     indices = np.random.default_rng(3).integers(12, size=(500, 12))
-    differences = (after.errors - before.errors)[indices].sum(axis=1) / before.pairs[indices].sum(axis=1)
+    differences = (after.errors - before.errors)[indices].sum(axis=1) / before.pairs[indices].sum(
+        axis=1
+    )
     change = bootstrap_over_pairs(before, after, 3, 500)
     assert (change.interval.low, change.interval.high) == pytest.approx(bounds_of(differences, 12))
     means = (after.by_group - before.by_group)[indices].mean(axis=1)
@@ -88,7 +92,9 @@ def test_bootstrap_of_a_pair_file_equals_explicit_resamples():
     differences = []
     for counts in weights.astype(int):
         rows = np.repeat(np.arange(25), counts)
-        differences.append(pnd_of(after[rows], is_positive[rows]) - pnd_of(before[rows], is_positive[rows]))
+        differences.append(
+            pnd_of(after[rows], is_positive[rows]) - pnd_of(before[rows], is_positive[rows])
+        )
     change = bootstrap_pair_file(before.astype(float), after.astype(float), is_positive, 5, 50)
     assert (change.interval.low, change.interval.high) == pytest.approx(bounds_of(differences, 10))
 
@@ -128,17 +134,24 @@ def null_sets():
     sets = []
     for start in range(0, shape[0], num_queries):
         queries = slice(start, start + num_queries)
-        sets.append([ErrorCounts(each.errors[queries], each.pairs[queries]) for each in (before, after)])
+        sets.append(
+            [ErrorCounts(each.errors[queries], each.pairs[queries]) for each in (before, after)]
+        )
     return sets
 
 
 def test_null_sets_are_rarely_significant_by_the_bootstrap(null_sets):
-    significant = [bootstrap_over_pairs(*pair, seed, 300).is_significant for seed, pair in enumerate(null_sets)]
+    significant = [
+        bootstrap_over_pairs(*pair, seed, 300).is_significant for seed, pair in enumerate(null_sets)
+    ]
     assert 0.03 <= np.mean(significant) <= 0.07
 
 
 def test_null_sets_are_often_significant_by_the_z_test(null_sets):
-    statistics = [z_statistic(before.over_pairs, after.over_pairs, before.num_pairs) for before, after in null_sets]
+    statistics = [
+        z_statistic(before.over_pairs, after.over_pairs, before.num_pairs)
+        for before, after in null_sets
+    ]
     assert np.mean(np.abs(statistics) > CRITICAL_Z) > 0.1
 
 
@@ -166,7 +179,9 @@ def made_set(seed, direction):
     pairs = group, np.arange(len(group))
     counts = []
     for encoder in (queries, tuned):
-        values = closeness("cosine", encoder.astype(np.float32), documents.astype(np.float32), pairs)
+        values = closeness(
+            "cosine", encoder.astype(np.float32), documents.astype(np.float32), pairs
+        )
         counts.append(count_errors(Ranking.of(values, is_positive, group, num_queries)))
     return counts
 
@@ -181,6 +196,13 @@ def test_planted_changes_are_classified(seed):
         mean_change = bootstrap_means(before.by_group, after.by_group, seed, 300)
         for interval in (change.interval, mean_change.interval):
             value = MeasuredValue(
-                "PND", "cosine", after.over_pairs, before.over_pairs, interval.low, interval.high, before.num_pairs, z
+                "PND",
+                "cosine",
+                after.over_pairs,
+                before.over_pairs,
+                interval.low,
+                interval.high,
+                before.num_pairs,
+                z,
             )
             assert value.verdict == value.z_verdict == expected

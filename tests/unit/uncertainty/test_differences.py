@@ -14,7 +14,9 @@ COUNTS = st.tuples(st.integers(2, 400), st.integers(1, 64), st.floats(0.01, 0.99
 
 
 @given(COUNTS, COUNTS)
-def test_binomial_deviations_yield_pearsons_test(first: tuple[int, int, float], second: tuple[int, int, float]) -> None:
+def test_binomial_deviations_yield_pearsons_test(
+    first: tuple[int, int, float], second: tuple[int, int, float]
+) -> None:
     rows = [Proportion(p, n, k, math.sqrt(p * (1 - p) / k)) for n, k, p in (first, second)]
     test = z_test(*rows)
     assert test is not None and test.design_effect == pytest.approx(1)
@@ -45,10 +47,16 @@ def test_unknown_deviation_uses_the_others_design_effect() -> None:
     test, reverse = z_test(known, unknown), z_test(unknown, known)
     assert test is not None and reverse is not None and known.design_effect is not None
     assert test.design_effect == pytest.approx(known.design_effect)
-    assert test.z == pytest.approx(test.binomial_z / math.sqrt(known.design_effect)) == pytest.approx(-reverse.z)
+    assert (
+        test.z
+        == pytest.approx(test.binomial_z / math.sqrt(known.design_effect))
+        == pytest.approx(-reverse.z)
+    )
     assert z_test(unknown, unknown) is None
     assert z_test(Proportion(1.0, 9, 2, 0.0), Proportion(1.0, 9, 2, 0.0)) is None
-    assert z_test(Proportion(0.5, 9, 2, 0.0), Proportion(0.4, 9, 2, 0.0)) is None, "the stated deviations are 0"
+    assert z_test(Proportion(0.5, 9, 2, 0.0), Proportion(0.4, 9, 2, 0.0)) is None, (
+        "the stated deviations are 0"
+    )
 
 
 def test_level_holds_for_correlated_sentences() -> None:

@@ -30,7 +30,12 @@ MEMBERS = [6, 7, 8, 9]
 
 def front_of(scores: np.ndarray, **others: object) -> FrontQueryScores:
     names = [(row, 1, "plain", None) for row in range(len(scores))]
-    defaults: dict[str, object] = {"rivals": [*MEMBERS, 10], "reference": 0, "oracle": [1, 2, 3], "floor": [4, 5]}
+    defaults: dict[str, object] = {
+        "rivals": [*MEMBERS, 10],
+        "reference": 0,
+        "oracle": [1, 2, 3],
+        "floor": [4, 5],
+    }
     return FrontQueryScores(names, scores, MEMBERS, **{"counting": MEMBERS, **defaults, **others})  # type: ignore[arg-type]
 
 
@@ -39,7 +44,9 @@ def uncertainty(scores: np.ndarray) -> FrontUncertainty:
     return assess(front_of(scores), seed=4, resamples=300)
 
 
-def test_stability_and_knee_are_counted_over_resamples(scores: np.ndarray, uncertainty: FrontUncertainty) -> None:
+def test_stability_and_knee_are_counted_over_resamples(
+    scores: np.ndarray, uncertainty: FrontUncertainty
+) -> None:
     resampled = resampled_means(scores, seed=4, resamples=300)
     rivals = [*MEMBERS, 10]
     on_front = [{rivals[index] for index in non_dominated(row[rivals])} for row in resampled]
@@ -56,11 +63,15 @@ def test_stability_and_knee_are_counted_over_resamples(scores: np.ndarray, uncer
     shares = [uncertainty.members[name].knee_share for name in uncertainty.knee_region]
     assert shares == sorted(shares, reverse=True)
     assert sum(shares) >= 0.9 > sum(shares[:-1])
-    assert set(region) == {name[0] for name, point in uncertainty.members.items() if point.in_knee_region}
+    assert set(region) == {
+        name[0] for name, point in uncertainty.members.items() if point.in_knee_region
+    }
     assert uncertainty.num_compared == 5
 
 
-def test_areas_are_bias_corrected_normal_intervals(scores: np.ndarray, uncertainty: FrontUncertainty) -> None:
+def test_areas_are_bias_corrected_normal_intervals(
+    scores: np.ndarray, uncertainty: FrontUncertainty
+) -> None:
     resampled = resampled_means(scores, seed=4, resamples=300)
 
     def areas(means: np.ndarray) -> list[float]:
@@ -69,9 +80,16 @@ def test_areas_are_bias_corrected_normal_intervals(scores: np.ndarray, uncertain
         return [front, front / limit, front - hypervolume(means[[4, 5]], begin)]
 
     drawn, estimates = np.array([areas(row) for row in resampled]), areas(scores.mean(axis=-1))
-    assert uncertainty.floor is not None and uncertainty.hypervolume is not None and uncertainty.share is not None
+    assert (
+        uncertainty.floor is not None
+        and uncertainty.hypervolume is not None
+        and uncertainty.share is not None
+    )
     for interval, values, estimate in zip(
-        (uncertainty.hypervolume, uncertainty.share, uncertainty.floor.interval), drawn.T, estimates, strict=True
+        (uncertainty.hypervolume, uncertainty.share, uncertainty.floor.interval),
+        drawn.T,
+        estimates,
+        strict=True,
     ):
         bias = values.mean() - estimate
         error = np.sqrt(values.var(ddof=1) * NUM_QUERIES / (NUM_QUERIES - 1) + bias**2)

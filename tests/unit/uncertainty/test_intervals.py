@@ -10,7 +10,14 @@ from scipy import stats
 
 from raysweep.metrics.scores import GOALS
 from raysweep.uncertainty import interval, seeds
-from raysweep.uncertainty.configurations import Replicated, Scored, SeedNoise, Trained, intervals, noise_of
+from raysweep.uncertainty.configurations import (
+    Replicated,
+    Scored,
+    SeedNoise,
+    Trained,
+    intervals,
+    noise_of,
+)
 from raysweep.uncertainty.differences import holm, paired
 from raysweep.uncertainty.interval import Interval
 from raysweep.uncertainty.seeds import Variance, of_queries, of_runs
@@ -48,7 +55,10 @@ def test_variance_components_are_those_of_a_two_way_table() -> None:
     table = RNG.normal(size=(4, 6)) + RNG.normal(size=(4, 1)) + RNG.normal(size=6)
     rows, columns, mean = table.mean(1), table.mean(0), table.mean()
     square_of_runs = 6 * sum((row - mean) ** 2 for row in rows) / 3
-    residual = sum((table[i, j] - rows[i] - columns[j] + mean) ** 2 for i in range(4) for j in range(6)) / 15
+    residual = (
+        sum((table[i, j] - rows[i] - columns[j] + mean) ** 2 for i in range(4) for j in range(6))
+        / 15
+    )
     square_of_queries = 4 * sum((column - mean) ** 2 for column in columns) / 5
     pooled = of_runs([[table]])
     assert pooled is not None
@@ -96,9 +106,17 @@ def test_paired_differences_are_scipys_and_adjusted() -> None:
     expected = stats.ttest_rel(first, second)
     assert differences[0].p_value == pytest.approx(expected.pvalue)
     bounds = expected.confidence_interval(0.9)
-    assert (differences[0].interval.low, differences[0].interval.high) == pytest.approx((bounds.low, bounds.high))
-    assert (differences[1].estimate, differences[1].p_value, differences[1].is_real()) == (0, 1, False)
-    assert differences[2].is_real() and differences[0].adjusted == pytest.approx(min(1, 2 * expected.pvalue))
+    assert (differences[0].interval.low, differences[0].interval.high) == pytest.approx(
+        (bounds.low, bounds.high)
+    )
+    assert (differences[1].estimate, differences[1].p_value, differences[1].is_real()) == (
+        0,
+        1,
+        False,
+    )
+    assert differences[2].is_real() and differences[0].adjusted == pytest.approx(
+        min(1, 2 * expected.pvalue)
+    )
 
 
 def test_between_splits_is_welchs() -> None:
@@ -112,7 +130,11 @@ def test_single_run_uses_the_noise_of_other_configurations() -> None:
     shared = RNG.normal(size=200)
 
     def table(runs: int) -> np.ndarray:
-        scores = shared + RNG.normal(0, 0.5, size=(runs, 1, 1, 1)) + RNG.normal(0, 0.1, size=(runs, 1, 2, 200))
+        scores = (
+            shared
+            + RNG.normal(0, 0.5, size=(runs, 1, 1, 1))
+            + RNG.normal(0, 0.1, size=(runs, 1, 2, 200))
+        )
         return 0.5 + scores / 20
 
     repeated = [Replicated(("plain",), table(3)) for _ in range(6)]
@@ -126,7 +148,9 @@ def test_single_run_uses_the_noise_of_other_configurations() -> None:
     narrow, wide = by_configuration[0][0], by_configuration[-1][0]
     assert wide.polarity.half_width > 1.3 * narrow.polarity.half_width
     assert wide.retention is not None and wide.retention.half_width > 0
-    trained = Trained([Scored.by_all_runs(configuration) for configuration in (*repeated, alone)], noise)
+    trained = Trained(
+        [Scored.by_all_runs(configuration) for configuration in (*repeated, alone)], noise
+    )
     sampled = noise_of(trained, reference[None], seed=0, resamples=4000)
     assert sampled.seeds is not None
     size = sampled.seeds.deviations[:, :7, 0].std(axis=0)
@@ -149,7 +173,9 @@ def test_luck_of_a_selected_run_is_subtracted() -> None:
         effects = rng.normal(0, seed_deviation, runs)
         dev = 0.5 + effects[:, None] + rng.normal(0, residual_deviation, (runs, num_queries))
         best = int(dev.mean(axis=1).argmax())
-        scores = np.stack([dev, rng.normal(0.5, residual_deviation, (runs, num_queries))], axis=1)[:, None]
+        scores = np.stack([dev, rng.normal(0.5, residual_deviation, (runs, num_queries))], axis=1)[
+            :, None
+        ]
         test = np.full((1, 2, num_queries), 0.5)
         test[0, 0] += effects[best]
         scored = Scored(Replicated(("plain",), scores), test, ((best,),))
@@ -161,10 +187,14 @@ def test_luck_of_a_selected_run_is_subtracted() -> None:
     assert expected.reliability == pytest.approx(
         seed_deviation**2 / (seed_deviation**2 + residual_deviation**2 / num_queries), rel=0.1
     )
-    assert abs(np.mean(remaining)) < 3 * np.std(remaining) / 20, "unbiased although the best run was selected"
+    assert abs(np.mean(remaining)) < 3 * np.std(remaining) / 20, (
+        "unbiased although the best run was selected"
+    )
     assert np.std(remaining) == pytest.approx(np.mean(errors), rel=0.1)
     unseen = (1 - expected.reliability) * (1 - 1 / runs)
-    assert np.mean(errors) == pytest.approx(math.sqrt(expected.seeds.value * (1 / runs + unseen)), rel=0.03)
+    assert np.mean(errors) == pytest.approx(
+        math.sqrt(expected.seeds.value * (1 / runs + unseen)), rel=0.03
+    )
 
 
 def test_sampled_deviations_keep_the_correlation_of_points() -> None:

@@ -14,7 +14,9 @@ from raysweep.uncertainty.many_fronts import hypervolumes, knees, memberships
 
 # Few values, so that ties and duplicates are common; one point alone too.
 SHAPES = st.tuples(st.integers(1, 6), st.integers(1, 12), st.just(2))
-POINTS = SHAPES.flatmap(lambda shape: arrays(np.float64, shape, elements=st.integers(0, 5).map(lambda x: x / 5)))
+POINTS = SHAPES.flatmap(
+    lambda shape: arrays(np.float64, shape, elements=st.integers(0, 5).map(lambda x: x / 5))
+)
 
 
 @given(POINTS)
@@ -32,7 +34,9 @@ def test_knees_are_those_of_each_resample(points: Float64Array) -> None:
 
 
 @given(POINTS, st.floats(0, 0.7), st.floats(0, 0.7))
-def test_hypervolumes_are_those_of_each_resample(points: Float64Array, polarity: float, similarity: float) -> None:
+def test_hypervolumes_are_those_of_each_resample(
+    points: Float64Array, polarity: float, similarity: float
+) -> None:
     begins = np.broadcast_to([polarity, similarity], (len(points), 2))
     expected = [hypervolume(row, (polarity, similarity)) for row in points]
     np.testing.assert_allclose(hypervolumes(points, begins), expected, atol=1e-12)
@@ -51,7 +55,9 @@ def test_areas_begin_at_the_reference_of_their_resample(
     of_front, of_hull = FrontArea(rows, 0, GOALS), HullArea(rows, 0, GOALS, (least, 0.0))
     np.testing.assert_allclose(of_front(everything), front, atol=1e-12)
     np.testing.assert_allclose(of_hull(everything), hull, atol=1e-11)
-    np.testing.assert_allclose(Share(of_front, of_hull)(everything) * hull, front * (hull > 0), atol=1e-11)
+    np.testing.assert_allclose(
+        Share(of_front, of_hull)(everything) * hull, front * (hull > 0), atol=1e-11
+    )
     np.testing.assert_allclose(Gain(of_front, of_front)(everything), 0)
 
 
@@ -63,4 +69,6 @@ def test_oracle_is_its_own_hull() -> None:
     points = np.concatenate([[[0.6, 0.5]], repeated])[None]
     expected = hull_area(oracle, (0.6, 0.25))
     assert HullArea(range(1, 14), 0, GOALS)(points) == [expected]
-    assert HullArea(range(13, 0, -1), 0, GOALS)(points) == [expected]  # descending, so without the shortcut
+    assert HullArea(range(13, 0, -1), 0, GOALS)(points) == [
+        expected
+    ]  # descending, so without the shortcut

@@ -21,7 +21,12 @@ def sample(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     for vectors in (base, tuned):
         unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
         cosines.append((unit[first] * unit[second]).sum(axis=1))
-    return np.stack([first, second], axis=1), labels[first] == labels[second], cosines[0], cosines[1]
+    return (
+        np.stack([first, second], axis=1),
+        labels[first] == labels[second],
+        cosines[0],
+        cosines[1],
+    )
 
 
 def test_width_of_intervals_is_that_of_many_samples() -> None:

@@ -11,7 +11,9 @@ from support.regression import searched, stratified
 def noisy(num_rows: int, num_classes: int, seed: int) -> Rows:
     """Return overlapping classes of different sizes, with an offset and uneven spread."""
     rng = np.random.default_rng(seed)
-    labels = rng.choice(num_classes, num_rows, p=np.arange(1, num_classes + 1) / np.arange(1, num_classes + 1).sum())
+    labels = rng.choice(
+        num_classes, num_rows, p=np.arange(1, num_classes + 1) / np.arange(1, num_classes + 1).sum()
+    )
     centers = rng.normal(size=(num_classes, 12))
     spread = np.linspace(0.2, 4, 12)
     embeddings = 5 + spread * (centers[labels] + 1.5 * rng.normal(size=(num_rows, 12)))
@@ -27,7 +29,10 @@ def test_cross_validation_equals_scikit_learn(num_classes: int, num_folds: int, 
     predicted = Classifier(num_folds, seed).cross_validate(rows)
     assert (predicted.is_right == (expected == rows.labels)).all()
     assert predicted.score().value == pytest.approx((expected == rows.labels).mean())
-    shares = [(expected == rows.labels)[tested].mean() for _, tested in folds.split(rows.embeddings, rows.labels)]
+    shares = [
+        (expected == rows.labels)[tested].mean()
+        for _, tested in folds.split(rows.embeddings, rows.labels)
+    ]
     assert predicted.fold_std == pytest.approx(np.std(shares))
     chosen = [
         search.fit(rows.embeddings[fitted], rows.labels[fitted]).best_params_["regression__C"]
@@ -48,11 +53,16 @@ def test_split_equals_scikit_learn() -> None:
 
 def test_dev_split_selects_c_and_is_not_fitted() -> None:
     train, dev, test = (noisy(120, 2, seed) for seed in (4, 5, 6))
-    both = Rows(np.concatenate([train.embeddings, dev.embeddings]), np.concatenate([train.labels, dev.labels]))
+    both = Rows(
+        np.concatenate([train.embeddings, dev.embeddings]),
+        np.concatenate([train.labels, dev.labels]),
+    )
     one_fold = PredefinedSplit([-1] * len(train.labels) + [0] * len(dev.labels))
     search = searched(STRENGTHS, one_fold).set_params(refit=False).fit(both.embeddings, both.labels)
     regression = (
-        searched(STRENGTHS, one_fold).estimator.set_params(**search.best_params_).fit(train.embeddings, train.labels)
+        searched(STRENGTHS, one_fold)
+        .estimator.set_params(**search.best_params_)
+        .fit(train.embeddings, train.labels)
     )
     predicted = Classifier(10, 0).test(train, dev, test)
     assert predicted.strengths == (search.best_params_["regression__C"],)
@@ -62,7 +72,9 @@ def test_dev_split_selects_c_and_is_not_fitted() -> None:
 def test_scale_and_offset_of_embeddings_do_not_matter() -> None:
     rows = noisy(150, 2, 8)
     moved = Rows(rows.embeddings * 64 - 128, rows.labels)
-    predicted, moved_predicted = (Classifier(3, 0).cross_validate(variant) for variant in (rows, moved))
+    predicted, moved_predicted = (
+        Classifier(3, 0).cross_validate(variant) for variant in (rows, moved)
+    )
     assert predicted.strengths == moved_predicted.strengths
     assert (predicted.is_right != moved_predicted.is_right).sum() <= 1
 
@@ -76,7 +88,11 @@ def test_on_fit_is_called_for_each_fit() -> None:
 
     classifier = Classifier(3, 0, on_fit)
     classifier.cross_validate(rows)
-    assert num_calls == [classifier.num_fits(is_split=False, has_dev=False)] == [3 * (5 * len(STRENGTHS) + 1)]
+    assert (
+        num_calls
+        == [classifier.num_fits(is_split=False, has_dev=False)]
+        == [3 * (5 * len(STRENGTHS) + 1)]
+    )
     num_calls[0] = 0
     classifier.test(rows, None, rows)
     assert num_calls == [classifier.num_fits(is_split=True, has_dev=False)]

@@ -19,7 +19,9 @@ def test_accuracy_interval_is_wilson(num_rows: int, data: st.DataObject) -> None
     score = accuracy(np.arange(num_rows) < num_right)
     interval = binomtest(num_right, num_rows).proportion_ci(0.95, method="wilson")
     assert score.num_rows == num_rows
-    assert (score.value, score.low, score.high) == pytest.approx((num_right / num_rows, *interval), abs=1e-7)
+    assert (score.value, score.low, score.high) == pytest.approx(
+        (num_right / num_rows, *interval), abs=1e-7
+    )
 
 
 @given(st.lists(st.tuples(VALUES, VALUES), min_size=2, max_size=40))
@@ -36,13 +38,17 @@ def test_spearman_of_real_numbers_is_scipys() -> None:
     rng = np.random.default_rng(0)
     gold = rng.normal(size=500)
     predicted = gold + rng.normal(size=500)
-    assert spearman(gold, predicted).value == pytest.approx(spearmanr(gold, predicted).statistic, abs=1e-12)
+    assert spearman(gold, predicted).value == pytest.approx(
+        spearmanr(gold, predicted).statistic, abs=1e-12
+    )
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.5, 0.9])
 def test_coverage_of_the_correlation_interval(correlation: float) -> None:
     rng = np.random.default_rng(1)
-    true = 6 / math.pi * math.asin(correlation / 2)  # Spearman's of a normal pair with this correlation of Pearson's
+    true = (
+        6 / math.pi * math.asin(correlation / 2)
+    )  # Spearman's of a normal pair with this correlation of Pearson's
     num_samples = 1000
     num_paused = 0
     for _ in range(num_samples):

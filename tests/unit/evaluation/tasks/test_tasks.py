@@ -14,7 +14,9 @@ from raysweep.evaluation.tasks.tasks import Classification, Columns, Labeled, Ta
 
 def write(path: Path, **counts: int) -> str:
     """Write a file with the given number of rows of each label."""
-    rows = [f"{label} {number},{label}\n" for label, count in counts.items() for number in range(count)]
+    rows = [
+        f"{label} {number},{label}\n" for label, count in counts.items() for number in range(count)
+    ]
     path.write_text("text,label\n" + "".join(rows))
     return str(path)
 
@@ -24,14 +26,24 @@ def read(*spelled: str, columns: Columns | None = None, num_folds: int = 3) -> l
 
 
 def test_task_is_a_file_or_a_split(tmp_path: Path) -> None:
-    train, dev, test = (write(tmp_path / f"{name}.csv", a=12, b=10) for name in ("my.train", "dev", "test"))
+    train, dev, test = (
+        write(tmp_path / f"{name}.csv", a=12, b=10) for name in ("my.train", "dev", "test")
+    )
     unsplit, split, three = read(train, f"A split-2={train},{test}", f"three={train},{dev},{test}")
     assert [task.name for task in (unsplit, split, three)] == ["my.train", "A split-2", "three"]
-    for task, parts in ((unsplit, ["all"]), (split, ["train", "test"]), (three, ["train", "dev", "test"])):
+    for task, parts in (
+        (unsplit, ["all"]),
+        (split, ["train", "test"]),
+        (three, ["train", "dev", "test"]),
+    ):
         assert isinstance(task, Classification)
         assert list(task.parts) == list(task.sentences) == parts
         assert task.is_split == (len(parts) > 1)
-        expected = [(f"{label} {number}", label) for label, count in (("a", 12), ("b", 10)) for number in range(count)]
+        expected = [
+            (f"{label} {number}", label)
+            for label, count in (("a", 12), ("b", 10))
+            for number in range(count)
+        ]
         assert task.tested == Labeled(*map(list, zip(*expected, strict=True)))
 
 
@@ -65,8 +77,14 @@ def test_kind_of_a_task_follows_from_its_columns(tmp_path: Path) -> None:
     (tmp_path / "2012.OnWN.test.tsv").write_text("1\ta\tb\n2\tc\td\n")
     (tmp_path / "pairs.csv").write_text("score,sentence1,sentence2\n1,a,b\n2,c,d\n")
     (tmp_path / "labeled.tsv").write_text("text\tlabel\n" + "a\tx\nb\ty\n" * 10)
-    sts, pairs, labeled = read(*(str(tmp_path / name) for name in ("2012.OnWN.test.tsv", "pairs.csv", "labeled.tsv")))
-    assert isinstance(sts, ScoredPairs) and isinstance(pairs, ScoredPairs) and isinstance(labeled, Classification)
+    sts, pairs, labeled = read(
+        *(str(tmp_path / name) for name in ("2012.OnWN.test.tsv", "pairs.csv", "labeled.tsv"))
+    )
+    assert (
+        isinstance(sts, ScoredPairs)
+        and isinstance(pairs, ScoredPairs)
+        and isinstance(labeled, Classification)
+    )
     assert (sts.name, pairs.gold.tolist()) == ("2012.OnWN.test", [1, 2])
     both = tmp_path / "both.csv"
     both.write_text("text,label,gold,p,q\n" + "a,x,1,c,d\nb,y,2,e,f\n" * 10)
@@ -74,12 +92,15 @@ def test_kind_of_a_task_follows_from_its_columns(tmp_path: Path) -> None:
     assert isinstance(task, Classification)
     (task,) = read(str(both), columns=Columns("review", "label", PairColumns("gold", "p", "q")))
     assert isinstance(task, ScoredPairs)
-    with pytest.raises(InputError, match=r"both.csv: has both the columns of labeled sentences \('text', 'label'\)"):
+    with pytest.raises(
+        InputError, match=r"both.csv: has both the columns of labeled sentences \('text', 'label'\)"
+    ):
         read(str(both), columns=Columns(pairs=PairColumns("gold", "p", "q")))
 
 
 @pytest.mark.parametrize(
-    ("part", "split"), [("train", "train"), ("dev", "validation"), ("test", "test"), ("all", "train")]
+    ("part", "split"),
+    [("train", "train"), ("dev", "validation"), ("test", "test"), ("all", "train")],
 )
 def test_hub_split_of_each_part(part: str, split: str) -> None:
     (piece,) = tasks.find_pieces("hub:stanfordnlp/sst2", part)
@@ -90,7 +111,9 @@ def test_hub_split_of_each_part(part: str, split: str) -> None:
 
 @pytest.mark.parametrize("spelled", ["a.csv,", "x=,a.csv", "a,b,c,d"])
 def test_invalid_specification_is_rejected(spelled: str) -> None:
-    with pytest.raises(InputError, match=r"--tasks is '.*'; allowed: \[NAME=\]FILE, \[NAME=\]TRAIN,TEST and "):
+    with pytest.raises(
+        InputError, match=r"--tasks is '.*'; allowed: \[NAME=\]FILE, \[NAME=\]TRAIN,TEST and "
+    ):
         read(spelled)
 
 
@@ -108,12 +131,19 @@ def test_unscorable_tasks_are_rejected(tmp_path: Path) -> None:
     few = write(tmp_path / "few.csv", a=4, b=5)
     assert rejection(few) == "few: has 9 rows, fewer than the 10 folds"
     uneven = write(tmp_path / "uneven.csv", a=90, b=11, c=3)
-    assert "'b', the second largest class, has 11 rows; allowed: at least 12" in rejection(uneven, num_folds=12)
+    assert "'b', the second largest class, has 11 rows; allowed: at least 12" in rejection(
+        uneven, num_folds=12
+    )
     read(uneven, num_folds=11)
-    assert "'a', the second largest class, has 4 rows; allowed: at least 5" in rejection(f"t={few},{good}")
+    assert "'a', the second largest class, has 4 rows; allowed: at least 5" in rejection(
+        f"t={few},{good}"
+    )
     read(f"t={few},{good},{good}")  # where C is chosen on dev
     other_class = write(tmp_path / "other.csv", c=5)
-    assert rejection(f"t={good},{other_class}") == "t: no row of test has a label of train; test has 'c'"
+    assert (
+        rejection(f"t={good},{other_class}")
+        == "t: no row of test has a label of train; test has 'c'"
+    )
     assert rejection(good, good).startswith("--tasks: 2 tasks are called 'good'; allowed: ")
     (tmp_path / "wrong.csv").write_text("sentence,class\na,b\n")
     assert re.search(
@@ -124,4 +154,6 @@ def test_unscorable_tasks_are_rejected(tmp_path: Path) -> None:
     assert rejection(str(tmp_path / "empty.tsv")).endswith("empty.tsv: has no rows")
     (tmp_path / "sts.tsv").write_text("1\ta\tb\n2\tc\td\n")
     sts = str(tmp_path / "sts.tsv")
-    assert rejection(f"{sts},{sts}").startswith(f"--tasks is '{sts},{sts}'; allowed for scored pairs: ")
+    assert rejection(f"{sts},{sts}").startswith(
+        f"--tasks is '{sts},{sts}'; allowed for scored pairs: "
+    )

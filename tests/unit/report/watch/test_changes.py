@@ -14,7 +14,11 @@ from support.ledgers import StoredSweep, random_trials, write_ledger
 
 def test_each_change_is_yielded_until_the_driver_stops(tmp_path: Path) -> None:
     """Return a run whose driver is this process, which holds the ledger."""
-    write_ledger(tmp_path, [trial._replace(status="running") for trial in random_trials(2)], StoredSweep(finish=None))
+    write_ledger(
+        tmp_path,
+        [trial._replace(status="running") for trial in random_trials(2)],
+        StoredSweep(finish=None),
+    )
     ledger = Ledger(tmp_path)
     ledger.open()
 

@@ -37,9 +37,13 @@ from support.ledgers import (
 )
 
 
-def console(*, terminal: bool = False, height: int = 40, width: int = 120) -> tuple[Console, io.StringIO]:
+def console(
+    *, terminal: bool = False, height: int = 40, width: int = 120
+) -> tuple[Console, io.StringIO]:
     out = io.StringIO()
-    return Console(file=out, width=width, height=height, force_terminal=terminal, color_system=None), out
+    return Console(
+        file=out, width=width, height=height, force_terminal=terminal, color_system=None
+    ), out
 
 
 def once(folder: Path) -> str:
@@ -89,11 +93,18 @@ def test_front_of_finished_run_is_complete(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_run_without_driver_shows_how_to_resume(tmp_path: Path, finish: tuple[str, str] | None, last: str) -> None:
+def test_run_without_driver_shows_how_to_resume(
+    tmp_path: Path, finish: tuple[str, str] | None, last: str
+) -> None:
     limit = {"budget.minutes": 1.5} if finish is not None and finish[0] == "budget" else {}
     write_ledger(tmp_path, trials_of_every_status(), StoredSweep(finish=finish, limit=limit))
     where, out = console()
-    watch(LocalFolder(tmp_path), where, 1.0, sleep=lambda _: pytest.fail("there is nothing to wait for"))
+    watch(
+        LocalFolder(tmp_path),
+        where,
+        1.0,
+        sleep=lambda _: pytest.fail("there is nothing to wait for"),
+    )
     assert last in out.getvalue().splitlines()[-1].replace(f"--resume {tmp_path}", "--resume RUN")
 
 
@@ -236,7 +247,9 @@ def test_clock_stops_while_sweep_is_paused() -> None:
     times = iter([5.0, 8.0, 20.0, 23.0])
     clock = Clock(now=lambda: next(times))
     events: list[Event] = [SweepSteered(request="1", action="pause", at=60.0)]
-    assert [clock.seconds(events, is_running=is_running) for is_running in (True, True, False, True)] == [
+    assert [
+        clock.seconds(events, is_running=is_running) for is_running in (True, True, False, True)
+    ] == [
         60.0,
         63.0,
         60.0,
@@ -273,11 +286,16 @@ def test_terminal_is_restored_at_the_end(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("width", [72, 80, 100])
 def test_narrow_terminal_shows_complete_scores(tmp_path: Path, width: int) -> None:
-    trials = [trial._replace(config={**trial.config, "optimizer": 30 * "long"}) for trial in random_trials(30)]
+    trials = [
+        trial._replace(config={**trial.config, "optimizer": 30 * "long"})
+        for trial in random_trials(30)
+    ]
     write_ledger(tmp_path, trials)
     where, out = console(width=width)
     watch_once(LocalFolder(tmp_path), where)
-    rows = [line.lstrip("★◆ ").split()[3:6] for line in out.getvalue().splitlines() if " plain " in line]
+    rows = [
+        line.lstrip("★◆ ").split()[3:6] for line in out.getvalue().splitlines() if " plain " in line
+    ]
     assert len(rows) == len(dev_front(trials))
     for point, row in zip(dev_front(trials), rows, strict=True):
         scores = (point["polarity"], point["similarity"], point["retention"])

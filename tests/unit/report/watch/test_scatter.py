@@ -22,7 +22,9 @@ def positions(lines: list[str], sign: str) -> list[tuple[int, int]]:
 
 @settings(max_examples=150, deadline=None)
 @given(pairs, st.integers(10, 100), st.integers(3, 40))
-def test_plot_has_requested_size_and_shows_points(points: list[tuple[float, float]], width: int, height: int) -> None:
+def test_plot_has_requested_size_and_shows_points(
+    points: list[tuple[float, float]], width: int, height: int
+) -> None:
     lines = scatter([Layer("x", "", points)], width, height)
     assert len(lines) == max(2, height - 3) + 3
     assert all(len(line) <= max(width, LABEL_WIDTH + 10) + 4 for line in lines)
@@ -33,10 +35,14 @@ def test_plot_has_requested_size_and_shows_points(points: list[tuple[float, floa
 
 @settings(max_examples=150, deadline=None)
 @given(pairs, scores, scores)
-def test_better_point_is_not_below_or_left(points: list[tuple[float, float]], p: float, s: float) -> None:
+def test_better_point_is_not_below_or_left(
+    points: list[tuple[float, float]], p: float, s: float
+) -> None:
     one = points[0]
     other = max(one[0], p), max(one[1], s)
-    lines = scatter([Layer(".", "", points), Layer("a", "", [one]), Layer("b", "", [other])], 60, 16)
+    lines = scatter(
+        [Layer(".", "", points), Layer("a", "", [one]), Layer("b", "", [other])], 60, 16
+    )
     ((row, column),) = positions(lines, "b")
     for row_below, column_left in positions(lines, "a"):
         assert row_below <= row and column_left <= column

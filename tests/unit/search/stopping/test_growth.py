@@ -12,7 +12,9 @@ from raysweep.search.stopping.base import Standing
 from raysweep.search.stopping.growth import Growth, Ranking
 
 
-def rung(policy: Growth, trial: int, seen: int, *pairs: tuple[float, float], can_start: bool = True) -> bool:
+def rung(
+    policy: Growth, trial: int, seen: int, *pairs: tuple[float, float], can_start: bool = True
+) -> bool:
     """Record a rung and return whether the trial continues; trials have four rungs of 10 examples."""
     standing = Standing(pairs, 0.0, hypervolume(pairs, (0.5, 0.2)), pairs)
     return policy.on_rung(trial, seen, standing, tuple(range(seen + 10, 41, 10)), can_start) is None
@@ -33,7 +35,9 @@ def test_best_of_the_first_three_trials_resumes() -> None:
     assert next_to_resume(policy) is None
     assert not rung(policy, 1, 10, (0.55, 0.45))
     assert next_to_resume(policy) is None
-    assert not rung(policy, 2, 10, (0.58, 0.45)), "predictions need a trial with two rungs, so the best one resumes"
+    assert not rung(policy, 2, 10, (0.58, 0.45)), (
+        "predictions need a trial with two rungs, so the best one resumes"
+    )
     assert next_to_resume(policy) == 0
 
 
@@ -43,8 +47,12 @@ def test_moving_trial_continues_and_idle_trial_pauses() -> None:
     rung(policy, 1, 10, (0.60, 0.44))
     rung(policy, 2, 10, (0.52, 0.46))
     assert next_to_resume(policy) == 0
-    assert rung(policy, 0, 20, (0.70, 0.44), can_start=False), "it moved and is expected to extend the front"
-    assert not rung(policy, 0, 30, (0.70, 0.44), can_start=False), "it has stopped moving, and others may still move"
+    assert rung(policy, 0, 20, (0.70, 0.44), can_start=False), (
+        "it moved and is expected to extend the front"
+    )
+    assert not rung(policy, 0, 30, (0.70, 0.44), can_start=False), (
+        "it has stopped moving, and others may still move"
+    )
 
 
 def test_trials_resume_while_they_have_an_expected_gain() -> None:
@@ -85,7 +93,9 @@ def test_each_stage_resumes_fewer_trials_while_new_ones_are_left() -> None:
 
     def continues(trial: int) -> bool:
         moved = 0.001 * seen[trial]
-        point = (0.70 - 0.01 * trial + moved, 0.40 + 0.01 * trial + moved) if trial < 12 else (0.4, 0.1)
+        point = (
+            (0.70 - 0.01 * trial + moved, 0.40 + 0.01 * trial + moved) if trial < 12 else (0.4, 0.1)
+        )
         return rung(policy, trial, seen[trial], point)
 
     running = [trial for trial in seen if continues(trial)]
@@ -94,7 +104,11 @@ def test_each_stage_resumes_fewer_trials_while_new_ones_are_left() -> None:
         seen[trial] += 10
         if continues(trial) and seen[trial] < 40:
             running.append(trial)
-    assert [sum(examples >= budget for examples in seen.values()) for budget in (20, 30, 40)] == [6, 4, 3]
+    assert [sum(examples >= budget for examples in seen.values()) for budget in (20, 30, 40)] == [
+        6,
+        4,
+        3,
+    ]
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -115,7 +129,9 @@ def test_search_does_not_end_while_a_paused_trial_has_an_expected_gain(
     trial: int | None = 0
     while trial is not None:
         seen[trial] = seen.get(trial, 0) + 10
-        running = rung(policy, trial, seen[trial], points(trial, seen[trial]), can_start=len(seen) < 80)
+        running = rung(
+            policy, trial, seen[trial], points(trial, seen[trial]), can_start=len(seen) < 80
+        )
         if seen[trial] == 40:
             policy.end(trial)
         elif running:

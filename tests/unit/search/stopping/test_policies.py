@@ -22,7 +22,12 @@ def next_to_resume(rule: EarlyStopper) -> int | None:
 
 def test_milestones_are_the_first_budget_times_powers_of_the_factor() -> None:
     rule = SuccessiveHalving(100, 3)
-    assert [budget for budget in range(1, 3000) if rule.is_milestone(budget)] == [100, 300, 900, 2700]
+    assert [budget for budget in range(1, 3000) if rule.is_milestone(budget)] == [
+        100,
+        300,
+        900,
+        2700,
+    ]
 
 
 def test_trial_outside_the_best_share_pauses_and_resumes_once_it_is_among_the_best() -> None:
@@ -33,7 +38,9 @@ def test_trial_outside_the_best_share_pauses_and_resumes_once_it_is_among_the_be
     assert rule.on_rung(1, 10, standing_with(0.4), (40,), True) is not None
     assert next_to_resume(rule) == 0, "the best of two"
     assert next_to_resume(rule) is None
-    assert rule.on_rung(2, 10, standing_with(0.6), (40,), True) is None, "the best of three continues"
+    assert rule.on_rung(2, 10, standing_with(0.6), (40,), True) is None, (
+        "the best of three continues"
+    )
     assert rule.on_rung(3, 10, standing_with(0.1), (40,), True) is not None
     assert next_to_resume(rule) is None, "0.6 and 0.5 are the best two of four and continued"
     rule.on_rung(4, 10, standing_with(0.2), (40,), True)
@@ -55,7 +62,9 @@ def test_trials_are_only_compared_at_equal_budgets() -> None:
     rule = SuccessiveHalving(10, 2)
     for trial, value in enumerate((0.9, 0.8, 0.7)):
         rule.on_rung(trial, 10, standing_with(value), (40,), True)
-    assert rule.on_rung(0, 15, standing_with(0.0), (40,), True) is None, "there is no decision between milestones"
+    assert rule.on_rung(0, 15, standing_with(0.0), (40,), True) is None, (
+        "there is no decision between milestones"
+    )
     assert "1 trials" in (rule.on_rung(0, 20, standing_with(0.1), (40,), True) or "")
 
 
@@ -103,7 +112,10 @@ def test_infeasible_trials_rank_after_feasible_ones() -> None:
 def test_median_rule_stops_trials_below_the_median_of_the_others() -> None:
     rule = Median(10)
     values = (0.1, 0.2, 0.3, 0.2)
-    reasons = [rule.on_rung(trial, 10, standing_with(value), (40,), True) for trial, value in enumerate(values)]
+    reasons = [
+        rule.on_rung(trial, 10, standing_with(value), (40,), True)
+        for trial, value in enumerate(values)
+    ]
     assert reasons == [None, None, None, None], "too few others"
     assert rule.on_rung(4, 10, standing_with(0.19), (40,), True) is not None
     assert rule.on_rung(5, 10, standing_with(0.2), (40,), True) is None

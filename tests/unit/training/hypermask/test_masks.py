@@ -16,7 +16,9 @@ def test_masks_equal_numpy(kind: MaskKind, percent: float, shape: tuple[int, ...
     expected = magnitudes if kind == "absolute" else values
     if percent > 0:
         expected = np.where(magnitudes > np.percentile(magnitudes, percent), expected, 0.0)
-    np.testing.assert_allclose(threshold(torch.from_numpy(values), percent, kind), expected, atol=1e-6)
+    np.testing.assert_allclose(
+        threshold(torch.from_numpy(values), percent, kind), expected, atol=1e-6
+    )
 
 
 def test_ties_at_the_threshold_become_zeros() -> None:
@@ -34,10 +36,14 @@ def test_all_values_stay_at_0_percent_and_none_at_100() -> None:
 def test_the_share_of_zeros_is_the_percentage() -> None:
     values = torch.randn(200, 50, generator=torch.Generator().manual_seed(0))
     for percent in (10, 30, 70):
-        assert (threshold(values, percent) == 0).double().mean() == pytest.approx(percent / 100, abs=1e-4)
+        assert (threshold(values, percent) == 0).double().mean() == pytest.approx(
+            percent / 100, abs=1e-4
+        )
 
 
-@pytest.mark.parametrize(("kind", "slopes"), [("signed", [0, 1, 0, 1]), ("absolute", [0, -1, 0, 1])])
+@pytest.mark.parametrize(
+    ("kind", "slopes"), [("signed", [0, 1, 0, 1]), ("absolute", [0, -1, 0, 1])]
+)
 def test_gradients_pass_where_the_mask_does(kind: MaskKind, slopes: list[float]) -> None:
     values = torch.tensor([0.1, -0.8, 0.2, 0.9], requires_grad=True)
     threshold(values, 50, kind).sum().backward()

@@ -8,7 +8,13 @@ import pytest
 import torch
 
 from raysweep.training.hypermask.masks import MaskKind
-from raysweep.training.hypermask.model import HyperMask, MaskSettings, entropies, infer_tasks, masked_weights
+from raysweep.training.hypermask.model import (
+    HyperMask,
+    MaskSettings,
+    entropies,
+    infer_tasks,
+    masked_weights,
+)
 from raysweep.training.hypermask.sequence import seeded
 from raysweep.training.hypermask.targets import Adapter, Classifier, Target
 
@@ -21,7 +27,9 @@ NUM_CLASSES = (2, 4, 3)
 def build(target_class: type[Target] = Classifier, **settings: object) -> HyperMask:
     with seeded(1):
         target = target_class(5, [6], NUM_CLASSES)  # type: ignore[call-arg]
-        model = HyperMask(target, NUM_TASKS, MaskSettings(embedding_size=4, hidden_layers=(7,), **settings))  # type: ignore[arg-type]
+        model = HyperMask(
+            target, NUM_TASKS, MaskSettings(embedding_size=4, hidden_layers=(7,), **settings)
+        )  # type: ignore[arg-type]
     return model.double()
 
 
@@ -39,12 +47,17 @@ def state(model: HyperMask) -> dict[str, Array]:
 def raw_outputs(weights: Mapping[str, Array]) -> Array:
     """Return the hypernetwork's outputs of every task, (tasks, weights)."""
     name = "hypernetwork.layers"
-    hidden = weights["hypernetwork.embeddings.weight"] @ weights[f"{name}.0.weight"].T + weights[f"{name}.0.bias"]
+    hidden = (
+        weights["hypernetwork.embeddings.weight"] @ weights[f"{name}.0.weight"].T
+        + weights[f"{name}.0.bias"]
+    )
     hidden = np.where(hidden > 0, hidden, np.expm1(hidden))
     return np.tanh(hidden @ weights[f"{name}.2.weight"].T + weights[f"{name}.2.bias"])
 
 
-def numpy_masks(weights: Mapping[str, Array], task: int, percent: float, kind: str) -> dict[str, Array]:
+def numpy_masks(
+    weights: Mapping[str, Array], task: int, percent: float, kind: str
+) -> dict[str, Array]:
     outputs = raw_outputs(weights)[task]
     masks, start = {}, 0
     for name, weight in weights.items():
@@ -53,12 +66,18 @@ def numpy_masks(weights: Mapping[str, Array], task: int, percent: float, kind: s
         values = outputs[start : start + weight.size].reshape(weight.shape)
         start += weight.size
         kept = np.abs(values) if kind == "absolute" else values
-        masks[name] = np.where(np.abs(values) > np.percentile(np.abs(values), percent), kept, 0) if percent else kept
+        masks[name] = (
+            np.where(np.abs(values) > np.percentile(np.abs(values), percent), kept, 0)
+            if percent
+            else kept
+        )
     assert start == len(outputs)
     return masks
 
 
-def numpy_layers(weights: Mapping[str, Array], masks: Mapping[str, Array], inputs: Array) -> tuple[Array, Array]:
+def numpy_layers(
+    weights: Mapping[str, Array], masks: Mapping[str, Array], inputs: Array
+) -> tuple[Array, Array]:
     """Return the layers before the heads of a classifier and of an adapter."""
     masked = {name: weight * masks.get(name, 1.0) for name, weight in weights.items()}
     hidden = np.maximum(inputs @ masked["target.body.0.weight"].T + masked["target.body.0.bias"], 0)
@@ -69,7 +88,9 @@ def numpy_layers(weights: Mapping[str, Array], masks: Mapping[str, Array], input
     return embeddings, embeddings * np.sqrt(inputs.shape[1])
 
 
-def numpy_logits(weights: Mapping[str, Array], masks: Mapping[str, Array], features: Array, task: int) -> Array:
+def numpy_logits(
+    weights: Mapping[str, Array], masks: Mapping[str, Array], features: Array, task: int
+) -> Array:
     head = weights["target.heads.linears.0.weight"] * masks["target.heads.linears.0.weight"]
     return (features @ head.T + weights["target.heads.linears.0.bias"])[:, : NUM_CLASSES[task]]
 
@@ -88,7 +109,9 @@ def test_outputs_equal_numpy(kind: MaskKind, percent: float, target_class: type[
         embeddings, features = numpy_layers(weights, masks, inputs)
         output = model(torch.from_numpy(inputs), task)
         np.testing.assert_allclose(output.embeddings.detach(), embeddings, atol=1e-6)
-        np.testing.assert_allclose(output.logits.detach(), numpy_logits(weights, masks, features, task), atol=1e-6)
+        np.testing.assert_allclose(
+            output.logits.detach(), numpy_logits(weights, masks, features, task), atol=1e-6
+        )
 
 
 def test_penalties_equal_numpy() -> None:
@@ -108,7 +131,9 @@ def test_penalties_equal_numpy() -> None:
             if name.startswith("target.")
         )
         assert model.output_loss(before).item() == pytest.approx(output_loss, rel=1e-6)
-        assert model.target_loss(before, model.masks(2)).item() == pytest.approx(target_loss, rel=1e-6)
+        assert model.target_loss(before, model.masks(2)).item() == pytest.approx(
+            target_loss, rel=1e-6
+        )
 
 
 def test_no_penalty_before_the_first_task() -> None:
@@ -132,15 +157,22 @@ def test_inferred_tasks_equal_numpy() -> None:
         expected.append(-np.sum(probabilities * np.log(probabilities), axis=1))
     tensor = torch.from_numpy(inputs)
     np.testing.assert_allclose(entropies(model, tensor, range(NUM_TASKS)), expected, atol=1e-6)
-    np.testing.assert_array_equal(infer_tasks(model, tensor, range(NUM_TASKS)), np.argmin(expected, axis=0))
-    np.testing.assert_array_equal(infer_tasks(model, tensor, [2, 1]), 2 - np.argmin(expected[:0:-1], axis=0))
+    np.testing.assert_array_equal(
+        infer_tasks(model, tensor, range(NUM_TASKS)), np.argmin(expected, axis=0)
+    )
+    np.testing.assert_array_equal(
+        infer_tasks(model, tensor, [2, 1]), 2 - np.argmin(expected[:0:-1], axis=0)
+    )
 
 
 def test_entropies_of_certain_classes_are_zero() -> None:
     model = build()
     with torch.no_grad():
         model.target.get_parameter("heads.linears.0.bias")[0] = 1e4
-    assert entropies(model, torch.zeros(2, 5, dtype=torch.float64), [0, 1]).tolist() == [[0, 0], [0, 0]]
+    assert entropies(model, torch.zeros(2, 5, dtype=torch.float64), [0, 1]).tolist() == [
+        [0, 0],
+        [0, 0],
+    ]
 
 
 def test_a_target_without_masks_can_load_a_tasks_weights() -> None:
@@ -156,7 +188,9 @@ def test_heads_per_task_are_masked_except_their_biases() -> None:
     model = HyperMask(target, NUM_TASKS, MaskSettings())
     unmasked = {name for name, _ in target.named_parameters()} - set(model.masks(0))
     assert unmasked == {f"heads.linears.{task}.bias" for task in range(NUM_TASKS)}
-    assert [model(torch.zeros(2, 5), task).logits.shape[1] for task in range(NUM_TASKS)] == list(NUM_CLASSES)
+    assert [model(torch.zeros(2, 5), task).logits.shape[1] for task in range(NUM_TASKS)] == list(
+        NUM_CLASSES
+    )
 
 
 def test_an_adapter_that_is_masked_out_leaves_embeddings_unchanged() -> None:

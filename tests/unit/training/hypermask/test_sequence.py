@@ -60,7 +60,9 @@ def test_the_loss_is_the_weighted_sum() -> None:
             weight += 0.01
     masks = model.masks(1)
     cross_entropy = torch.nn.functional.cross_entropy(model(second.inputs, 1).logits, second.labels)
-    expected = cross_entropy + 0.7 * model.output_loss(before) + 0.3 * model.target_loss(before, masks)
+    expected = (
+        cross_entropy + 0.7 * model.output_loss(before) + 0.3 * model.target_loss(before, masks)
+    )
     assert learner.loss(second, Step(1, 1, 40)).item() == pytest.approx(expected.item(), rel=1e-6)
 
 
@@ -69,7 +71,9 @@ def test_the_first_task_has_no_penalty_and_fewer_zeros() -> None:
     first, _ = make_tasks()
     learner.start_task(0, first)
     masks = learner.model.masks(0, 20)
-    expected = torch.nn.functional.cross_entropy(learner.model(first.inputs, 0, masks).logits, first.labels)
+    expected = torch.nn.functional.cross_entropy(
+        learner.model(first.inputs, 0, masks).logits, first.labels
+    )
     assert learner.loss(first, Step(0, 10, 40)).item() == pytest.approx(expected.item(), rel=1e-6)
 
 
@@ -78,7 +82,12 @@ def test_tasks_are_learned() -> None:
     tasks = make_tasks()
     settings = TrainingSettings(num_iterations=200, batch_size=16, learning_rate=1e-2)
     right_after = []
-    train_sequence(learner, tasks, settings, lambda task: right_after.append(accuracy(learner, tasks[task], task)))
+    train_sequence(
+        learner,
+        tasks,
+        settings,
+        lambda task: right_after.append(accuracy(learner, tasks[task], task)),
+    )
     assert min(right_after) > 0.95
 
 
@@ -109,7 +118,9 @@ def test_the_learner_alone_continues_between_tasks() -> None:
     first, second = make_tasks()
     complete = make_learner()
     state = {}
-    train_sequence(complete, [first], SETTINGS, lambda _: state.update(copy.deepcopy(complete.state_dict())))
+    train_sequence(
+        complete, [first], SETTINGS, lambda _: state.update(copy.deepcopy(complete.state_dict()))
+    )
     TaskTrainer(complete, 1, second, SETTINGS).run()
     resumed = make_learner()
     resumed.load_state_dict(state)
