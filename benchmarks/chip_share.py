@@ -35,6 +35,15 @@ _BASE = {
     "num_attention_heads": 12,
     "intermediate_size": 3072,
 }
+_QWEN3_06B = {
+    "vocab_size": 151669,
+    "hidden_size": 1024,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "intermediate_size": 3072,
+}
 
 # transformers' model type and sizes of each shape; what is missing is its default.
 SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -77,18 +86,20 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
             "intermediate_size": 1152,
         },
     ),
-    "qwen3-0.6b": (
-        "qwen3",
+    "llama-2-layers": (
+        "llama",
         {
-            "vocab_size": 151669,
-            "hidden_size": 1024,
-            "num_hidden_layers": 28,
-            "num_attention_heads": 16,
+            "vocab_size": 128256,
+            "hidden_size": 2048,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 32,
             "num_key_value_heads": 8,
-            "head_dim": 128,
-            "intermediate_size": 3072,
+            "intermediate_size": 8192,
         },
     ),
+    "mistral-1-layer": ("mistral", {"num_hidden_layers": 1}),
+    "qwen3-6-layers": ("qwen3", {**_QWEN3_06B, "num_hidden_layers": 6}),
+    "qwen3-0.6b": ("qwen3", _QWEN3_06B),
     "qwen3-4b": (
         "qwen3",
         {

@@ -25,6 +25,7 @@ _QWEN3 = {
     "intermediate_size": 64,
 }
 _GEMMA3 = {**_QWEN3, "num_attention_heads": 4, "num_key_value_heads": 2}
+_GROUPED = {**_SIZES, "vocab_size": 30522, "num_key_value_heads": 2}
 _T5 = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
 _DISTILBERT = {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64}
 SMALL = {
@@ -32,6 +33,9 @@ SMALL = {
     "rembert-8-layers": {**_SIZES, "vocab_size": 30522, "input_embedding_size": 16},
     "t5-base": _T5,
     "gemma3-8-layers": _GEMMA3,
+    "llama-2-layers": _GROUPED,
+    "mistral-1-layer": _GROUPED,
+    "qwen3-6-layers": _QWEN3,
     "qwen3-0.6b": _QWEN3,
     "qwen3-4b": _QWEN3,
 }
