@@ -60,9 +60,10 @@ def _join_sources(tasks: Any, split: str) -> list[str]:
     joined: list[str] = []
     for task in tasks if isinstance(tasks, list) else []:
         sources = task.get(split) if isinstance(task, dict) else getattr(task, split, None)
-        if not sources:
-            return []
-        joined += [sources] if isinstance(sources, str) else sources
+        names = [sources] if isinstance(sources, str) else sources
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            return []  # missing, or rejected with the data set's own key
+        joined += names
     return list(dict.fromkeys(joined))
 
 

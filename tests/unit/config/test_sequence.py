@@ -69,6 +69,9 @@ def test_the_file_of_a_run_is_read_to_the_same_settings(tmp_path: Path) -> None:
             "[{name: a, train: a.csv}, {name: b, train: b.csv, test: t.csv}]",
             "test is missing for a",
         ),
+        ("data__sequence", "[{name: a, train: true}]", "data.sequence[0].train is True"),
+        ("data__sequence", "[{name: a, train: {b: c}}]", "data.sequence[0].train is {'b': 'c'}"),
+        ("data__sequence", "[{name: a, train: [1]}]", "data.sequence[0].train is 1"),
     ],
 )
 def test_unsuitable_settings_are_rejected(
