@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 ABSENT = "–"  # noqa: RUF001 (an en dash reads as an empty cell)
 
-# Control characters other than tabs and line ends are shown as Unicode control pictures. The replacement character
+# Control characters other than tabs and newlines are shown as Unicode control pictures. The replacement character
 # is shown for control characters without a picture, line separators, direction overrides (which reorder the displayed
 # text) and unpaired surrogates (which cannot be encoded).
 _CONTROL_PICTURES = {
@@ -115,7 +115,7 @@ def json_text(value: object) -> str:
 
 
 def escape_controls(text: str) -> str:
-    """Replace control characters, which terminals and browsers interpret; keep tabs and line ends."""
+    """Replace control characters, which terminals and browsers interpret; keep tabs and newlines."""
     return text.translate(_ESCAPED)
 
 

@@ -94,7 +94,7 @@ class SilentDisplay(Display):
 
 
 class QuietDisplay(SilentDisplay):
-    """A display that shows only warnings, on another display."""
+    """A display that passes only warnings to another display."""
 
     def __init__(self, display: Display) -> None:
         self._display = display
@@ -115,7 +115,12 @@ class _StageClock:
 
     def text(self, done: int, total: int, unit: str) -> str:
         """Return the text for these :data:`Advance` arguments, with the remaining time once the pace is known."""
-        rows_per_second = self._rate(done)
+        now = time.monotonic()
+        if done and self.first_at is None:
+            self.first_done, self.first_at = done, now
+        rows_per_second = None
+        if self.first_at is not None and done > self.first_done:
+            rows_per_second = (done - self.first_done) / (now - self.first_at)
         if not total or rows_per_second is None:
             seconds = time.monotonic() - self.began
             return f"{self.name}: {seconds:.0f} s"
@@ -124,15 +129,6 @@ class _StageClock:
         pace = f"{rows_per_second:,.{digits}f}/s"
         left = duration((total - done) / rows_per_second)
         return f"{self.name}: {counted}, {pace}, {left} left"
-
-    def _rate(self, done: int) -> float | None:
-        """Return the rows per second since the first rows were completed, or None until more are completed."""
-        now = time.monotonic()
-        if done and self.first_at is None:
-            self.first_done, self.first_at = done, now
-        if self.first_at is None or done <= self.first_done:
-            return None
-        return (done - self.first_done) / (now - self.first_at)
 
 
 class _LastingConsole(Console):
@@ -143,10 +139,10 @@ class _LastingConsole(Console):
 
 
 class ConsoleDisplay(Display):
-    """Display on a rich console, which commands open on standard error so that standard output has only results.
+    """A display on a rich console; commands open it on standard error to keep standard output for results.
 
-    On a terminal, the status is updated in place at the bottom. Elsewhere, as in a log file, it is a line every
-    ``seconds_between_lines``.
+    On a terminal, the status is updated in place at the bottom. Elsewhere, as in a log file, it is
+    a line every ``seconds_between_lines``.
     """
 
     def __init__(
@@ -213,7 +209,7 @@ class Log:
 
     @property
     def saved_stderr(self) -> int:
-        """Return the descriptor of the standard error from before the log."""
+        """Return the descriptor of the original standard error."""
         return self._saved[2]
 
     def _point_at(self, path: Path) -> None:

@@ -90,15 +90,17 @@ def run_sweep(
 ) -> RunResults:
     """Run a complete sweep: prepare, search, and score the front on test. The results are stored in ``storage.runs``.
 
-    A KeyboardInterrupt ends the search. The results then contain the finished rungs, and :func:`resume_run` continues
-    the run. If too many trials fail, the ``status`` of the results is ``failed``.
+    A KeyboardInterrupt ends the search. The results then contain the finished rungs, and
+    :func:`resume_run` continues the run. If too many trials fail, the results' ``status`` is
+    ``failed``.
 
     Args:
         sweep: The sweep to run.
-        warm_start: Folders or URIs of older runs that the sampler learns from; their data or models may differ.
-        on_progress: A callback, such as ``print``, that receives a :class:`raysweep.Progress` for each event, such as
-            the end of a rung, and for each warning. Without one, notebooks show the last events and the state of the
-            search below the cell, and scripts show nothing.
+        warm_start: Folders or URIs of older runs that the sampler learns from; their data or models
+            may differ.
+        on_progress: A callback, such as ``print``, that receives a :class:`raysweep.Progress` for
+            each event, such as the end of a rung, and for each warning. Without one, notebooks show
+            the last events and the state of the search below the cell, and scripts show nothing.
 
     Raises:
         InputError: If the sweep's file, data or encoder is invalid.
@@ -160,13 +162,15 @@ def control_run(
 
     Args:
         run: The run, or its folder or URI.
-        action: ``pause`` or ``resume``; ``workers``, to run at most ``value`` trials at a time; ``stop-trial``, to stop
-            trial number ``value`` for good; or ``try``, to try the configuration ``value`` next.
-        value: The value of the action, if it has one.
+        action: ``pause`` or ``resume``; ``workers``, to run at most ``value`` trials at a time;
+            ``stop-trial``, to stop trial number ``value`` for good; or ``try``, to try the
+            configuration ``value`` next.
+        value: The action's value, if it has one.
         wait: How long to wait for an answer, in seconds.
 
     Raises:
-        InputError: If the action or its value is invalid, if no driver is running, or if the driver rejects the request.
+        InputError: If the action or its value is invalid, if no driver is running, or if the driver
+            rejects the request.
         TimeoutError: If no answer arrives in time. The request stays in the queue.
     """
     from raysweep.control.command import send
@@ -182,7 +186,8 @@ def compare_runs(runs: Iterable[Run]) -> "RunComparison":
         runs: Two or more runs, or their folders or URIs.
 
     Raises:
-        InputError: If the runs are not comparable, such as runs on different data, or if none has a front.
+        InputError: If the runs are not comparable, for example because their data differ, or if
+            none has a front.
     """
     from raysweep.api.run_comparison import RunComparison
     from raysweep.report.side_by_side import compare_runs, read_sides
@@ -213,21 +218,22 @@ def evaluate_model(  # noqa: PLR0913 (the options of the command)
         train: Labeled sentences from which the retrieval pool is sampled.
         test: Labeled sentences; each row is a query.
         reference: The encoder that defines similarity; the model itself if not given.
-        k: The number of retrieved sentences per query, or several.
+        k: The number of retrieved sentences per query, or several such numbers.
         rank_weights: ``uniform``, ``linear`` or both.
-        num_pool: The size of the pool; min(train, 5 * queries) if not given.
+        num_pool: The pool size; min(train, 5 * queries) if not given.
         pool_seed: The seed for sampling the pool.
-        text_column: The column of the sentences.
-        label_column: The column of the labels.
-        prompt: Text added before every sentence, or a mapping with one for ``query`` and one for ``document``; each
-            model's default if not given.
+        text_column: The column with the sentences.
+        label_column: The column with the labels.
+        prompt: Text added before every sentence, or a mapping with separate texts for ``query`` and
+            ``document``; each model's default if not given.
         precision: The precision of the scored encoder; ``bf16`` uses autocast.
         on_progress: A callback, as in :func:`run_sweep`.
 
     Returns:
-        A row for each k and kind of rank weights, with the columns ``k``, ``rank_weights``, ``polarity_mean``,
-        ``polarity_std``, ``similarity_mean``, ``similarity_std`` and ``accuracy``. As in the output of the command, and
-        unlike in the data frames of runs, the scores are x100.
+        A row for each k and kind of rank weights, with the columns ``k``, ``rank_weights``,
+        ``polarity_mean``, ``polarity_std``, ``similarity_mean``, ``similarity_std`` and
+        ``accuracy``. As in the command's output, and unlike in runs' data frames, the scores are
+        x100.
 
     Raises:
         InputError: If a file, a column, an encoder or a setting is invalid.
@@ -267,21 +273,23 @@ def export_point(  # noqa: PLR0913 (the options of the command)
     Args:
         run: The run, or its folder or URI.
         to: The folder for the model, which must not exist yet.
-        point: ``knee``, ``best`` (by the objective) or a name from the ``point`` column of :attr:`RunResults.front`.
-        where: Conditions such as ``"encoders = 1"`` or ``"width <= 384"``, as in ``raysweep show``. ``knee`` and
-            ``best`` are chosen among the points that meet them.
-        push: A repository ``OWNER/NAME`` on the hub, created if necessary, to which the model is also uploaded.
-        private: Whether the repository is private if it is created.
-        adapter: Whether to write only the point's LoRA adapter, which is loaded onto the base model, instead of an
-            encoder with the adapter merged into its weights.
+        point: ``knee``, ``best`` (by the objective) or a name from the ``point`` column of
+            :attr:`RunResults.front`.
+        where: Conditions such as ``"encoders = 1"`` or ``"width <= 384"``, as in ``raysweep show``.
+            ``knee`` and ``best`` are chosen among the points that meet them.
+        push: A repository ``OWNER/NAME`` on the hub, created if necessary, to which the model is
+            also uploaded.
+        private: Whether a newly created repository is private.
+        adapter: Whether to write only the point's LoRA adapter, which is loaded onto the base
+            model, instead of an encoder with the adapter merged into its weights.
         data_set: For runs over ``data.sequence``, the name of the data set that the model is for.
 
     Returns:
         A sentence that describes what was written.
 
     Raises:
-        InputError: If the point does not exist, ``to`` exists or the weights are missing. Also raised after the folder
-            was written if the hub cannot be reached or rejects the upload.
+        InputError: If the point does not exist, ``to`` exists or the weights are missing. Also
+            raised after the folder was written if the hub cannot be reached or rejects the upload.
     """
     from raysweep.export import hub
     from raysweep.export.export import export
@@ -346,15 +354,17 @@ def _folder(place: Run) -> Folder:
 def _as_texts(overrides: Overrides) -> list[tuple[str, str]]:
     """Return each value as the YAML text of a command-line override, which may be JSON because JSON is valid YAML."""
     pairs = overrides.items() if isinstance(overrides, Mapping) else overrides
-    return [(key, _as_text(key, value)) for key, value in pairs]
-
-
-def _as_text(key: str, value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    try:
-        return json.dumps(str(value) if isinstance(value, Path) else value, ensure_ascii=False)
-    except TypeError:
-        raise InputError(
-            f"{key} is {value!r} of type {type(value).__name__}; allowed: a value that YAML can represent, or YAML text"
-        ) from None
+    texts = []
+    for key, value in pairs:
+        text = value
+        if not isinstance(value, str):
+            plain = str(value) if isinstance(value, Path) else value
+            try:
+                text = json.dumps(plain, ensure_ascii=False)
+            except TypeError:
+                raise InputError(
+                    f"{key} is {value!r} of type {type(value).__name__}; allowed: a value that YAML can represent, or "
+                    "YAML text"
+                ) from None
+        texts.append((key, text))
+    return texts

@@ -27,7 +27,7 @@ def is_in_notebook() -> bool:
 
 
 def make_display(on_progress: OnProgress | None) -> Display:
-    """Return the display for a callback; without one, it is that of the notebook, or silent in a script."""
+    """Return the callback's display; without one, the notebook's, or a silent one in scripts."""
     return (
         NotebookDisplay()
         if on_progress is None and is_in_notebook()
@@ -36,7 +36,7 @@ def make_display(on_progress: OnProgress | None) -> Display:
 
 
 class NotebookDisplay(Display):
-    """A display in the output of a cell: the warnings, the last events and the status, updated in place."""
+    """A display in a cell's output: warnings, the last events and the status, updated in place."""
 
     def __init__(self) -> None:
         self._warnings: list[str] = []

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from raysweep.output import escape_line
 from raysweep.terminal import Display
 
-MAX_REPR = 80  # maximum number of characters of the text in a repr
+MAX_REPR = 80  # maximum length of the text in a repr
 
 
 @dataclass(frozen=True, repr=False)

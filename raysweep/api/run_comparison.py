@@ -89,7 +89,7 @@ class RunComparison:
 
     @property
     def dominations(self) -> pd.DataFrame:
-        """Return which points on the front of ``other`` the front of ``label`` dominates: ``names``, of ``num_points``.
+        """Return the points on ``other``'s front that ``label``'s front dominates: ``names``, of ``num_points``.
 
         There is a row for each split and each ordered pair of runs.
         """

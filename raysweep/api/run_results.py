@@ -87,14 +87,15 @@ class RunResults:
 
     @property
     def front(self) -> pd.DataFrame:
-        """Return the front, selected on dev, with one row per member by decreasing S.
+        """Return the front, selected on dev, with one row per member, sorted by decreasing S.
 
-        ``point`` is the name for :func:`raysweep.export_point`. ``dev_...`` are the scores on dev: polarity, similarity,
-        retention, accuracy and any others of the run. ``test_...`` are the same scores on test, NaN if not measured.
-        ``trial``, ``step``, ``kind``, ``value`` and ``width`` identify the encoder, and ``encoders`` is the number of
-        encoders that embed a query. ``is_knee``, ``is_best`` (by the objective) and ``is_feasible`` (meets the
-        constraints) mark special members. ``objective`` is the objective on dev. Last are the scores of guards, as
-        ``guard_...``, and the trial's parameters, as ``config_...``.
+        ``point`` is the name for :func:`raysweep.export_point`. ``dev_...`` are the scores on dev:
+        polarity, similarity, retention, accuracy and any others that the run has. ``test_...`` are
+        the same scores on test, NaN if not measured. ``trial``, ``step``, ``kind``, ``value`` and
+        ``width`` identify the encoder, and ``encoders`` is the number of encoders that embed a
+        query. ``is_knee``, ``is_best`` (by the objective) and ``is_feasible`` (meets the
+        constraints) mark special members. ``objective`` is the objective on dev. The last columns
+        are guard scores, as ``guard_...``, and the trial's parameters, as ``config_...``.
         """
         from raysweep.report.choice import candidates_of
 
@@ -114,20 +115,20 @@ class RunResults:
         """Return the points that meet conditions on their dev scores, like ``raysweep show``, best first.
 
         Args:
-            where: One or more conditions, such as ``"P >= 85"``, ``"kind = concat"`` or ``"width <= 384"``. Scores are
-                x100 or in [0, 1].
-            best: Return the point with the highest value of this score: ``polarity`` (or ``P``), ``similarity`` (or
-                ``S``), ``retention``, ``accuracy``, ``objective`` or, if the run has it, ``ranking``, ``agreement`` or
-                ``watched``.
-            top: Return this number of points, by the score ``best`` or else by the objective.
-            knee: Return only the best-balanced of the points.
-            everything: Choose from all operating points, not only from the front. Only points whose ``is_on_front`` is
-                true can be exported.
+            where: One or more conditions, such as ``"P >= 85"``, ``"kind = concat"`` or
+                ``"width <= 384"``. Scores are x100 or in [0, 1].
+            best: Return the point with the highest value of this score: ``polarity`` (or ``P``),
+                ``similarity`` (or ``S``), ``retention``, ``accuracy``, ``objective`` or, if the run
+                has it, ``ranking``, ``agreement`` or ``watched``.
+            top: Return this many points, ranked by the ``best`` score or else by the objective.
+            knee: Return only the best-balanced point.
+            everything: Choose from all operating points, not only from the front. Only points whose
+                ``is_on_front`` is true can be exported.
 
         Returns:
-            The columns of :attr:`front`, then ``is_on_front`` and 90% intervals over queries, from ``dev_polarity_low``
-            to ``dev_polarity_high`` and so on, which are NaN without per-query scores. Empty if no point meets the
-            conditions.
+            The columns of :attr:`front`, then ``is_on_front`` and 90% intervals over queries, from
+            ``dev_polarity_low`` to ``dev_polarity_high`` and so on, which are NaN without per-query
+            scores. Empty if no point meets the conditions.
 
         Raises:
             InputError: If a condition or score is invalid, or if no trial has finished a rung.
@@ -171,9 +172,9 @@ class RunResults:
 
     @property
     def data_set_points(self) -> pd.DataFrame:
-        """Return the points of single data sets of a sequence, which :attr:`points` excludes.
+        """Return the points on single data sets of a sequence, which :attr:`points` excludes.
 
-        The column ``data_set`` has their names; the others are those of :attr:`points`.
+        The columns are ``data_set``, the data set's name, and those of :attr:`points`.
         """
         names = self._stored.info.tasks
         points = self._stored.tasks
@@ -258,7 +259,10 @@ class RunResults:
             point = candidate.dev
             row: dict[str, Any] = {"point": point.name}
             for split in SPLITS:
-                row |= {f"{split}_{name}": _score(candidate.on(split), name) for name in names}
+                point_on_split = candidate.on(split)
+                for name in names:
+                    score = None if point_on_split is None else point_on_split.get(name)
+                    row[f"{split}_{name}"] = math.nan if score is None else score
             row |= {name: getattr(point, name) for name in ENCODER}
             row["encoders"] = point.num_encoders
             row |= {name: getattr(candidate, name) for name in MARKS}
@@ -266,12 +270,6 @@ class RunResults:
             row |= {f"guard_{name}": score.score for name, score in candidate.guards.items()}
             rows.append(row | _prefixed(candidate.config))
         return pd.DataFrame(rows, columns=None if rows else list(FRONT_COLUMNS))
-
-
-def _score(point: Point | None, name: str) -> float:
-    """Return a point's score, or NaN if it was not measured."""
-    score = None if point is None else point.get(name)
-    return math.nan if score is None else score
 
 
 def _point_frame(points: Sequence[Point]) -> pd.DataFrame:

@@ -45,7 +45,9 @@ for group in (sweep_commands, run_commands, encoder_commands, recording_commands
 
 def main() -> None:
     """Run the command line; for invalid input, misuse, and file or disk errors, exit with one line and a code."""
-    code = _input_error_code()
+    text = os.environ.get(CODE_VARIABLE, "")  # for schedulers that retry every failure
+    is_code = re.fullmatch(r"\d{1,3}", text) is not None and int(text) <= LAST_CODE
+    code = int(text) if is_code else INPUT_ERROR_CODE
     for stream in (sys.stdout, sys.stderr):
         if isinstance(
             stream, io.TextIOWrapper
@@ -69,14 +71,6 @@ def main() -> None:
     if message:  # empty if help was printed because there were no arguments
         typer.echo(f"error: {message}", err=True)
     sys.exit(code)
-
-
-def _input_error_code() -> int:
-    """Return the exit code for invalid input: 2, or the environment's for schedulers that retry every failure."""
-    text = os.environ.get(CODE_VARIABLE, "")
-    return (
-        int(text) if re.fullmatch(r"\d{1,3}", text) and int(text) <= LAST_CODE else INPUT_ERROR_CODE
-    )
 
 
 def _usage_message(error: Any) -> str:

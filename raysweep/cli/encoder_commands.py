@@ -56,14 +56,14 @@ GroupColumns = Annotated[
     str | None,
     typer.Option(
         metavar="COLUMN,...",
-        help="Columns that all pair files have, such as two languages; pairs with the same values are measured together.",
+        help="Columns in all pair files, such as two languages; pairs with the same values are measured together.",
     ),
 ]
 
 RelationSeed = Annotated[
     int,
     typer.Option(
-        min=0, max=2**32 - 1, help="Seed of the bootstrap, and of samples of labeled sentences."
+        min=0, max=2**32 - 1, help="Seed for the bootstrap and for sampling labeled sentences."
     ),
 ]
 
@@ -96,12 +96,13 @@ def evaluate(  # noqa: PLR0913 (the options of a command)
     pool_seed: Annotated[
         int, typer.Option(min=0, max=2**32 - 1, help="Seed for sampling the pool.")
     ] = 42,
-    text_column: Annotated[str, typer.Option(help="Column of the sentences.")] = "text",
-    label_column: Annotated[str, typer.Option(help="Column of the labels.")] = "label",
+    text_column: Annotated[str, typer.Option(help="Column with the sentences.")] = "text",
+    label_column: Annotated[str, typer.Option(help="Column with the labels.")] = "label",
     prompt: Annotated[
         str | None,
         typer.Option(
-            help="Text added before every sentence, such as 'query: ', or '' for none; the model's default if not given."
+            help="Text added before every sentence, such as 'query: ', or '' for none; the model's default if not "
+            "given."
         ),
     ] = None,
     prompt_query: Annotated[
@@ -109,7 +110,7 @@ def evaluate(  # noqa: PLR0913 (the options of a command)
     ] = None,
     prompt_document: Annotated[
         str | None,
-        typer.Option(help="Text added before every sentence of the pool, instead of --prompt."),
+        typer.Option(help="Text added before every pool sentence, instead of --prompt."),
     ] = None,
     precision: Annotated[
         str, typer.Option(help="Precision of the scored encoder: fp32, or bf16 (autocast).")
@@ -200,8 +201,8 @@ def transfer(  # noqa: PLR0913 (the options of a command)
         list[str] | None,
         typer.Option(
             metavar="SOURCE...",
-            help="Data on which a model was tuned; task sentences that occur in it are counted. Exported models "
-            "record their own.",
+            help="Data on which a model was tuned; task sentences that occur in it are counted. Exported models record "
+            "their tuning data.",
         ),
     ] = None,
     folds: Annotated[
@@ -213,13 +214,11 @@ def transfer(  # noqa: PLR0913 (the options of a command)
     seed: Annotated[
         int, typer.Option(min=0, max=2**32 - 1, help="Seed for assigning rows to folds.")
     ] = 0,
-    text_column: Annotated[str, typer.Option(help="Column of the labeled sentences.")] = "text",
-    label_column: Annotated[str, typer.Option(help="Column of the labels.")] = "label",
-    score_column: Annotated[
-        str, typer.Option(help="Column of the gold scores of pairs.")
-    ] = "score",
+    text_column: Annotated[str, typer.Option(help="Column with the labeled sentences.")] = "text",
+    label_column: Annotated[str, typer.Option(help="Column with the labels.")] = "label",
+    score_column: Annotated[str, typer.Option(help="Gold-score column of pairs.")] = "score",
     pair_columns: Annotated[
-        str, typer.Option(metavar="FIRST,SECOND", help="Columns of the sentences of pairs.")
+        str, typer.Option(metavar="FIRST,SECOND", help="Sentence columns of pairs.")
     ] = "sentence1,sentence2",
     prompt: PromptOfAll = None,
     prompt_query: Annotated[
@@ -286,8 +285,8 @@ def measure(  # noqa: PLR0913 (the options of a command)
         list[str],
         typer.Option(
             metavar="SOURCE...",
-            help="One or more sources of retrieval data, labeled pairs, scored pairs or labeled sentences; of a dataset on "
-            "the hub, the split test if none is named.",
+            help="One or more sources of retrieval data, labeled pairs, scored pairs or labeled sentences; for hub "
+            "datasets, the test split if none is named.",
         ),
     ],
     base: Annotated[
@@ -299,7 +298,7 @@ def measure(  # noqa: PLR0913 (the options of a command)
     kind: Annotated[
         str | None,
         typer.Option(
-            help="retrieval, pairs, scored_pairs or labeled; recognized by the columns if not given."
+            help="retrieval, pairs, scored_pairs or labeled; inferred from the columns if not given."
         ),
     ] = None,
     retrieval_columns: Annotated[
@@ -309,17 +308,17 @@ def measure(  # noqa: PLR0913 (the options of a command)
         str | None,
         typer.Option(
             metavar="FIRST,SECOND",
-            help="Columns of the sentences of pairs; sentence1,sentence2 or text1,text2 if not given.",
+            help="Sentence columns of pairs; sentence1,sentence2 or text1,text2 if not given.",
         ),
     ] = None,
     label_column: Annotated[
-        str, typer.Option(help="Column of the labels of pairs or sentences.")
+        str, typer.Option(help="Label column of pairs or sentences.")
     ] = "label",
     positive_label: Annotated[
         str | None,
         typer.Option(help="Label of positive pairs; 1, true or entailment if not given."),
     ] = None,
-    score_column: Annotated[str, typer.Option(help="Column of the scores of pairs.")] = "score",
+    score_column: Annotated[str, typer.Option(help="Score column of pairs.")] = "score",
     thresholds: PairThresholds = "4,2",
     group_columns: GroupColumns = None,
     seed: RelationSeed = 0,
@@ -327,7 +326,7 @@ def measure(  # noqa: PLR0913 (the options of a command)
     query_prompt: Annotated[
         str | None,
         typer.Option(
-            help="Text added before queries and first sentences of pairs; that of --prompt if not given."
+            help="Text added before queries and first sentences of pairs; same as --prompt if not given."
         ),
     ] = None,
     precision: PrecisionOfAll = "fp32",

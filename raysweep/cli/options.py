@@ -32,7 +32,7 @@ LogLevel = Annotated[
     str | None,
     typer.Option(
         metavar="LEVEL",
-        help="Level of the loggers of Python and Ray: debug, info, warning or error; see --verbose.",
+        help="Log level for Python and Ray: debug, info, warning or error; see --verbose.",
     ),
 ]
 
@@ -46,7 +46,7 @@ FrontFormat = Annotated[
 Prefer = Annotated[
     str | None,
     typer.Option(
-        help="single: choose among the points with one encoder, short for --where 'encoders = 1'."
+        help="single: choose only among points with one encoder; short for --where 'encoders = 1'."
     ),
 ]
 

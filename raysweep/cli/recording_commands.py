@@ -52,7 +52,7 @@ def paper(
         list[str],
         typer.Argument(
             metavar="RUN",
-            help="Folders or URIs of runs, recordings or published scores (.csv, .parquet), or by_k.csv of evaluate.",
+            help="Folders or URIs of runs, recordings or published scores (.csv, .parquet), or by_k.csv from evaluate.",
         ),
     ],
     to: Annotated[
@@ -123,11 +123,12 @@ def replay(  # noqa: PLR0913 (the options of a command)
     sampler: Annotated[
         str,
         typer.Option(
-            help="mfgp, tpe, gp, nsga2, random or package:Class; several separated by commas."
+            help="mfgp, tpe, gp, nsga2, random or package:Class; separate several with commas."
         ),
     ] = "mfgp",
     policy: Annotated[
-        str, typer.Option(help="growth, pareto, asha, median or none; several separated by commas.")
+        str,
+        typer.Option(help="growth, pareto, asha, median or none; separate several with commas."),
     ] = "growth",
     proposals: Annotated[
         str, typer.Option(help="What the sampler maximizes: front, area, combined, parego or both.")
@@ -143,7 +144,7 @@ def replay(  # noqa: PLR0913 (the options of a command)
     where: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="COLUMN=VALUE", help="Use only rows whose column has this value; repeatable."
+            metavar="COLUMN=VALUE", help="Use only rows with this value in the column; repeatable."
         ),
     ] = None,
     format: Annotated[str, typer.Option(help="Output format: table or json.")] = "table",

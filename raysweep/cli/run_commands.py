@@ -145,8 +145,8 @@ def show(  # noqa: PLR0913 (the options of a command)
         list[str] | None,
         typer.Option(
             metavar="CONDITION",
-            help="Show only points that meet this condition, such as 'P >= 85', 'kind = concat', 'loss != triplet' or, with "
-            "the name of a guard, 'sts-dev >= 80'; repeatable. Scores are on dev, x100 or in [0, 1].",
+            help="Show only points that meet this condition, such as 'P >= 85', 'kind = concat', 'loss != triplet' or, "
+            "for a guard, 'sts-dev >= 80'; repeatable. Scores are on dev, x100 or in [0, 1].",
         ),
     ] = None,
     prefer: Prefer = None,
@@ -154,7 +154,8 @@ def show(  # noqa: PLR0913 (the options of a command)
         str | None,
         typer.Option(
             metavar="SCORE",
-            help="Show the best point by polarity (or P), similarity (or S), retention, accuracy or objective; see --top.",
+            help="Show the best point by polarity (or P), similarity (or S), retention, accuracy or objective; see "
+            "--top.",
         ),
     ] = None,
     top: Annotated[
@@ -232,7 +233,8 @@ def compare(
         typer.Option(
             parser=parse_path,
             metavar="FOLDER",
-            help="Also write an interactive page (compare.html), compare.md, compare.png and compare.json to this folder.",
+            help="Also write an interactive page (compare.html), compare.md, compare.png and compare.json to this "
+            "folder.",
         ),
     ] = None,
     format: Annotated[
@@ -325,16 +327,16 @@ def export(  # noqa: PLR0913 (the options of a command)
     point: Annotated[
         str,
         typer.Option(
-            help="knee, best (by the objective), the name of a front member (TRIAL:STEP, TRIAL:STEP:concat=0.3, ...), or a "
-            "probe, such as probe=1, which needs the run's artifacts."
+            help="knee, best (by the objective), the name of a front member (TRIAL:STEP, TRIAL:STEP:concat=0.3, ...), "
+            "or a probe, such as probe=1, which needs the run's artifacts."
         ),
     ] = "knee",
     where: Annotated[
         list[str] | None,
         typer.Option(
             metavar="CONDITION",
-            help="Choose the knee or the best only among the points that meet this condition, as in show, such as "
-            "'width <= 384'; repeatable.",
+            help="Choose the knee or best point only among those that meet this condition, such as 'width <= 384', as "
+            "in show; repeatable.",
         ),
     ] = None,
     prefer: Prefer = None,
@@ -432,7 +434,7 @@ def track(
         list[str],
         typer.Option(
             metavar="TRACKER...",
-            help="tensorboard, mlflow, wandb or trackio; several separated by spaces.",
+            help="One or more of tensorboard, mlflow, wandb and trackio, separated by spaces.",
         ),
     ],
     folder: Annotated[

@@ -67,7 +67,8 @@ def run(  # noqa: PLR0913 (the options of a command)
         bool,
         typer.Option(
             "--take-over",
-            help="With --resume: take over a run in an object store from another process that is still driving it.",
+            help="With --resume or --resume-or-start: take over a run in an object store from another process that is still "
+            "driving it.",
         ),
     ] = False,
     resume_or_start: Annotated[
@@ -75,7 +76,7 @@ def run(  # noqa: PLR0913 (the options of a command)
         typer.Option(
             "--resume-or-start",
             help="Resume the run NAME in storage.runs if it exists, else start it, so that the same command can be "
-            "repeated. NAME is the key name of the file, or --name NAME. A run that failed permanently is not resumed, "
+            "repeated. NAME is set by the file's name key or by --name. A run that failed permanently is not resumed; "
             "only its report is printed.",
         ),
     ] = False,
@@ -87,11 +88,11 @@ def run(  # noqa: PLR0913 (the options of a command)
     """Run a complete sweep: prepare, search, score the front on test, and write the report.
 
     Artifacts for the same data, encoder and mining settings are reused. Ctrl-C ends the search, and the report is still
-    written. A resumed run may have a larger budget, and a SPACE that only extends its own.
+    written. A resumed run may have a larger budget, and a SPACE that only extends the old one.
 
     The exit code is 0 if the search is complete or has reached its budget or a plateau, 1 if the sweep failed or no
-    trial finished a rung, 2 for invalid input, 75 for temporary failures (storage, stalled
-    preparation), and 130 after Ctrl-C or SIGTERM.
+    trial finished a rung, 2 for invalid input, 75 for temporary failures (storage, stalled preparation), and 130 after
+    Ctrl-C or SIGTERM.
     """
     from raysweep.config.load import find_space, parse_overrides
     from raysweep.terminal import undisturbed, working
@@ -224,8 +225,8 @@ def validate(context: typer.Context, space: SpaceFile, trials: Trials = None) ->
     for line in _describe(loaded):
         typer.echo(line)
     typer.echo(
-        "Only a sweep itself checks freezing levels against the encoder and k against the pool, and reads the files of "
-        "data and guards."
+        "Only a sweep checks freezing levels against the encoder and k against the pool, and reads the data and "
+        "guard files."
     )
 
 
@@ -242,7 +243,7 @@ def artifacts(
     folder: Annotated[
         str,
         typer.Argument(
-            metavar="FOLDER", help="Folder or URI of artifacts: storage.artifacts of a sweep."
+            metavar="FOLDER", help="Artifacts folder or URI: a sweep's storage.artifacts."
         ),
     ] = "raysweep-runs/artifacts",
     unused_for: Annotated[
@@ -263,7 +264,7 @@ def artifacts(
 ) -> None:
     """List sweep artifacts with their size and last use, or remove them with --prune.
 
-    A sweep rebuilds a removed artifact if it needs it. Running sweeps may still need artifacts that they have read, so
+    A sweep rebuilds any removed artifact it needs. Running sweeps may still need artifacts that they have read, so
     choose --unused-for accordingly.
     """
     import datetime

@@ -34,7 +34,7 @@ from raysweep.terminal import (
 )
 
 CONNECT_SECONDS = 10
-SILENT_SECONDS = 15  # until the user reads that Ray has not started yet; it usually takes 3 to 5
+SILENT_SECONDS = 15  # until a line says that Ray has not started yet; it usually takes 3 to 5
 RESET_SECONDS = 0.001  # interval between attempts to set a signal handler that Ray may reset
 TOKEN_BYTES = 32  # length of Ray's own tokens
 # set only by Ray's job supervisor, for the job's command
@@ -54,8 +54,8 @@ def connected(
 
     Ray's usage statistics are off. With ``show_workers``, the workers' output is included in this process's output, so
     that the caller can log it; otherwise it is only in Ray's own logs. ``report`` receives a line now and then if Ray
-    takes long to start. Ray lists this process as a job with this ``metadata``. ``log_level`` is that of the loggers of
-    this process and the workers; by default, Ray logs errors here.
+    takes a long time to start. Ray lists this process as a job with this ``metadata``. ``log_level`` applies to the
+    loggers of this process and the workers; by default, Ray logs errors here.
 
     Raises:
         InputError: If Ray does not start or the cluster does not answer.

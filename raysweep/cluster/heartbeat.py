@@ -129,7 +129,7 @@ class Heartbeat:
         self._is_loading = False
 
     def rest(self) -> None:
-        """Stop the timer until the trial next makes progress, because evaluations and checkpoints may take long."""
+        """Stop the timer until the trial next makes progress, because evaluations and checkpoints may take a while."""
         self._last_sign = None
 
     def evaluate(self) -> None:

@@ -1,4 +1,4 @@
-"""Nodes of the joined cluster: their types, their numbers over time, and notices that a node is about to go away.
+"""Nodes of the joined cluster: their types, their counts over time, and notices that a node is about to go away.
 
 A cloud announces the end of a spot machine on its metadata server: AWS two minutes ahead, Google Cloud half a minute
 ahead. A process on the node polls this server and has Ray mark the node as draining. Ray then places no more work on

@@ -40,7 +40,7 @@ def read_draining_nodes() -> set[str]:
 
 
 def drain_node(node_id: str, seconds: float) -> bool:
-    """Ask Ray to place no more work on a node that will be gone in ``seconds``; return whether it agreed."""
+    """Ask Ray to place no more work on a node that will be gone in ``seconds``; return whether Ray agreed."""
     import ray
 
     messages: Any = importlib.import_module("ray.core.generated.autoscaler_pb2")
@@ -56,7 +56,7 @@ def drain_node(node_id: str, seconds: float) -> bool:
 def count_memory_kills_as_deaths() -> None:
     """Let Tune treat an actor that Ray killed because its node ran low on memory like any other dead actor.
 
-    Tune knows only the errors of dead actors and of tasks that raise. Any other error of Ray, such as OutOfMemoryError,
+    Tune knows only the errors of dead actors and of tasks that raise. Any other Ray error, such as OutOfMemoryError,
     would end the whole run.
     """
     from ray.air.execution._internal.actor_manager import RayActorManager

@@ -61,7 +61,7 @@ class NodeSize(NamedTuple):
 
 
 class NodeGroup(NamedTuple):
-    """The nodes of one type that an autoscaler may add: the size of each node and their maximum number.
+    """The nodes of one type that an autoscaler may add: the size of each node and the maximum number of nodes.
 
     ``mark`` is a resource that only this type has, which makes it possible to request nodes of this type.
     """
@@ -102,7 +102,7 @@ class Request:
     def packed(self, peak_bytes: int, gpu_bytes: int, cpus_per_gpu: float) -> "Request":
         """Return the request for the same GPUs, each shared by as many trials as it has memory and CPUs for.
 
-        A trial of a small encoder keeps a CPU busy with launching kernels, so more trials than CPUs gain nothing.
+        A trial of a small encoder keeps a CPU busy launching kernels, so more trials than CPUs gain nothing.
         ``peak_bytes`` is a trial's peak memory without its cache and CUDA context. ``gpu_bytes`` is a GPU's total
         memory, a tenth of which is left free.
         """
@@ -395,7 +395,7 @@ def groups_in_config(config: Any, head: NodeSize | None, unlimited: int) -> list
     Args:
         config: See :func:`raysweep.cluster.ray_internals.read_cluster_config`.
         head: The size of the running head; a group of one such node is the head's, as for Ray Data.
-        unlimited: The number of nodes of groups without a maximum.
+        unlimited: The number of nodes to assume for each group without a maximum.
     """
     if config is None:
         return []

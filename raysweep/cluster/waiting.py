@@ -97,14 +97,12 @@ def _requested_bundles(status: "ClusterStatus") -> Iterator[tuple[Mapping[str, f
     demands = status.resource_demands
     for demand in (*demands.ray_task_actor_demand, *demands.placement_group_demand):
         for entry in demand.bundles_by_count:
-            if not _is_of_probe_task(entry.bundle):
+            # A probe task requests only a node type's own resource.
+            (name,) = entry.bundle if len(entry.bundle) == 1 else ("CPU",)
+            is_internal = "_group_" in name or name.startswith("bundle")
+            is_of_probe_task = name not in RAYS_OWN and not is_internal
+            if not is_of_probe_task:
                 yield entry.bundle, entry.count
-
-
-def _is_of_probe_task(bundle: Mapping[str, float]) -> bool:
-    """Return whether a bundle belongs to a probe task, which requests only a node type's own resource."""
-    (name,) = bundle if len(bundle) == 1 else ("CPU",)
-    return name not in RAYS_OWN and "_group_" not in name and not name.startswith("bundle")
 
 
 def find_alternatives(waiting_work: Waiting, groups: Sequence[NodeGroup]) -> dict[NodeGroup, int]:
@@ -175,7 +173,7 @@ class WaitingWatch:
 
     The autoscaler of Ray 2.60 keeps requesting the same node type even if the cloud rejects it immediately, as happens
     when spot machines are unavailable. After UNAVAILABLE_SECONDS of this, the monitor requests nodes of a different
-    suitable type; it does so only once until there is progress again.
+    suitable type, but only once until there is progress again.
     """
 
     def __init__(self, report: Callable[[str], None]) -> None:

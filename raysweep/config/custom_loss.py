@@ -87,7 +87,18 @@ def inspect_class(path: str) -> LossSpec:
             f"{path!r} is not a loss; allowed: a torch.nn.Module with the method {' or '.join(METHODS)}"
         )
     examples = _attribute(path, loss, "examples", tuple(EXAMPLES))
-    _check_method(path, loss)
+    # raysweep's arguments must fit the method that computes the loss
+    method = next(name for name in METHODS if callable(getattr(loss, name, None)))
+    arguments = METHODS[method]
+    attribute = inspect.getattr_static(loss, method)
+    bound = attribute.__get__(object(), loss) if hasattr(attribute, "__get__") else attribute
+    try:
+        inspect.signature(bound).bind(*arguments)
+    except TypeError as error:
+        allowed = f"{method}({', '.join(arguments)})"
+        raise InputError(
+            f"{path!r}: {method} cannot be called: {error}; allowed: {allowed}"
+        ) from None
     parameters = dict(_parameters(path, loss))
     batches: BatchRule = _attribute(path, loss, "batches", get_args(BatchRule), "plain")
     if batches == "by_label":
@@ -100,21 +111,6 @@ def inspect_class(path: str) -> LossSpec:
         batches=batches,
         description=(inspect.getdoc(loss) or "").partition("\n")[0],
     )
-
-
-def _check_method(path: str, loss: type) -> None:
-    """Raise InputError unless raysweep's arguments fit the method that computes the loss."""
-    method = next(name for name in METHODS if callable(getattr(loss, name, None)))
-    arguments = METHODS[method]
-    attribute = inspect.getattr_static(loss, method)
-    bound = attribute.__get__(object(), loss) if hasattr(attribute, "__get__") else attribute
-    try:
-        inspect.signature(bound).bind(*arguments)
-    except TypeError as error:
-        allowed = f"{method}({', '.join(arguments)})"
-        raise InputError(
-            f"{path!r}: {method} cannot be called: {error}; allowed: {allowed}"
-        ) from None
 
 
 def _attribute(
@@ -131,7 +127,7 @@ def _attribute(
 
 
 def _parameters(path: str, loss: Any) -> Iterator[tuple[str, Parameter]]:
-    """Yield the names and specifications of the parameters after the model.
+    """Yield the names and specifications of the parameters that follow the model.
 
     Parameters of unsupported types are skipped and keep their defaults.
     """
@@ -158,8 +154,11 @@ def _parameters(path: str, loss: Any) -> Iterator[tuple[str, Parameter]]:
         if specification is not None:
             yield parameter.name, specification
         elif is_required:
+            annotation = parameter.annotation
+            is_missing = annotation is parameter.empty
+            shown = "missing" if is_missing else inspect.formatannotation(annotation)
             raise InputError(
-                f"{path!r}: the type of the parameter {parameter.name} is {_shown(parameter)}; allowed: float, int, bool or "
+                f"{path!r}: the type of the parameter {parameter.name} is {shown}; allowed: float, int, bool or "
                 "Literal, or a default"
             )
 
@@ -178,9 +177,3 @@ def _specification(name: str, annotation: Any, default: Any) -> Parameter | None
 
 def _choice(name: str, options: tuple[bool | str, ...], default: bool | str | None) -> Choice:
     return Choice({option: Option({name: option}) for option in options}, default)
-
-
-def _shown(parameter: inspect.Parameter) -> str:
-    if parameter.annotation is parameter.empty:
-        return "missing"
-    return inspect.formatannotation(parameter.annotation)

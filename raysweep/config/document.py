@@ -128,15 +128,26 @@ class Document:
         return document
 
     def _note_lines(self, loader: _Loader, node: yaml.Node, path: KeyPath) -> None:
-        """Record the line of each key below ``path``; raise InputError for keys that are duplicates or not text."""
+        """Record the line of each key below ``path``; raise InputError for keys that are duplicate or not text."""
         self._count_value()
         if isinstance(node, yaml.MappingNode):
             for key_node, value_node in node.value:
                 if key_node.tag == MERGE:  # merged keys get the line of the mapping
                     self._count_merged(value_node)
                     continue
-                child = self._note_key(loader, key_node, path)
-                self._note_lines(loader, value_node, child)
+                key = loader.construct_object(key_node, deep=True)
+                line = _line_of(key_node)
+                place = f"{self.source}: line {line}"
+                if not isinstance(key, str | int | float | bool):
+                    raise InputError(f"{place}: a key is {key!r}; allowed: plain text")
+                key_path = (*path, str(key))
+                if key_path in self.lines:
+                    first_line = self.lines[key_path]
+                    raise InputError(
+                        f"{place}: {dotted(key_path)} is a duplicate key (first in line {first_line})"
+                    )
+                self.lines[key_path] = line
+                self._note_lines(loader, value_node, key_path)
         elif isinstance(node, yaml.SequenceNode):
             for index, item in enumerate(node.value):
                 child = (*path, index)
@@ -160,28 +171,13 @@ class Document:
             for item in node.value:
                 self._count_merged(item)
 
-    def _note_key(self, loader: _Loader, key_node: yaml.Node, path: KeyPath) -> KeyPath:
-        key = loader.construct_object(key_node, deep=True)
-        line = _line_of(key_node)
-        place = f"{self.source}: line {line}"
-        if not isinstance(key, str | int | float | bool):
-            raise InputError(f"{place}: a key is {key!r}; allowed: plain text")
-        child = (*path, str(key))
-        if child in self.lines:
-            first_line = self.lines[child]
-            raise InputError(
-                f"{place}: {dotted(child)} is a duplicate key (first in line {first_line})"
-            )
-        self.lines[child] = line
-        return child
-
     def override(
         self, path: str, text: str, short_forms: Mapping[KeyPath, str] = MappingProxyType({})
     ) -> None:
         """Set the key at a dotted ``path`` to the YAML value ``text``, creating missing mappings on the way.
 
-        If ``short_forms`` maps a key on the way to a name, the key's plain value is first expanded to a mapping that
-        contains it under that name.
+        If ``short_forms`` has a name for a key along the path, that key's plain value is first expanded to a mapping
+        that contains the value under that name.
         """
         keys = tuple(path.split("."))
         target = self.values
@@ -240,7 +236,7 @@ class Document:
 
 
 def _find_key(name: str, mapping: Mapping[Any, Any]) -> Any:
-    """Return the mapping's key with the text ``name``, such as the number 16, or ``name`` if there is no such key."""
+    """Return the mapping's key whose text is ``name``, possibly a number such as 16, or ``name`` if there is none."""
     return next((key for key in mapping if str(key) == name), name)
 
 

@@ -31,14 +31,15 @@ NEEDED = {"sts": ("pairs",), "retrieval": ("queries", "corpus", "relevant")}
 
 
 class GuardConfig(StrictModel):
-    """A guard: `sts` correlates cosines with gold scores (Spearman), `retrieval` ranks a corpus (nDCG@10)."""
+    """A guard: `sts` correlates cosines with gold scores (Spearman); `retrieval` ranks a corpus (nDCG@10)."""
 
     kind: Literal["sts", "retrieval"] = Field(
-        description="evaluator of sentence-transformers that computes the score"
+        description="sentence-transformers evaluator that computes the score"
     )
     pairs: File | None = Field(
         None,
-        description="for sts: file with the columns sentence1, sentence2 and score, or a .tsv of score and both",
+        description="for sts: file with the columns sentence1, sentence2 and score, or a .tsv with the score and both "
+        "sentences",
     )
     queries: File | None = Field(
         None, description="for retrieval: file with the columns id and text"
@@ -53,12 +54,12 @@ class GuardConfig(StrictModel):
         None,
         ge=-1,
         le=1,
-        description="minimum score of a member that is chosen as the knee or the best; no limit if not given",
+        description="minimum score for a member to be chosen as the knee or the best point; no limit if not given",
     )
 
     @property
     def files_digest(self) -> str:
-        """Return a digest of the kind and the file names, which does not depend on the files' contents."""
+        """Return a digest of the kind and the file names, independent of the files' contents."""
         files = [getattr(self, name) for name in NEEDED[self.kind]]
         content = "\0".join([self.kind, *files])
         return hashlib.sha256(content.encode()).hexdigest()[:16]
@@ -117,7 +118,7 @@ RESERVED = (*SCORES, *PLACES, *OTHERS)
 
 
 def find_reserved_name(guards: Iterable[str]) -> str:
-    """Return the problem with the first guard that has a reserved name, or an empty string if there is none."""
+    """Return the problem with the first guard that has a reserved name, or an empty string if none has."""
     parameters = parameter_names()
     listed = dict.fromkeys((*RESERVED, *scores.SCORES))
     reserved = {name.lower() for name in (*listed, *parameters)}

@@ -1,7 +1,7 @@
-"""Loading of sweeps: a name or file, plus overrides, becomes a configuration and a search space."""
+"""Load sweeps: turn a name or file, plus overrides, into a configuration and a search space."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,14 +9,14 @@ from typing import Any
 from raysweep.config import space_parser
 from raysweep.config import sweep as sweep_file
 from raysweep.config.data_kind import of_kind
-from raysweep.config.document import CHOICES, Document, parse_value
+from raysweep.config.document import CHOICES, Document, KeyPath, parse_value
 from raysweep.config.guards import find_reserved_name
-from raysweep.config.losses import LOSSES
+from raysweep.config.losses import LOSSES, SEQUENCE_LOSSES, find_loss
 from raysweep.config.preset import ParameterError, preset_of
-from raysweep.config.sequence import adapt_to_sequence
 from raysweep.config.soft_targets import SOFT_TARGETS
-from raysweep.config.space import Space
+from raysweep.config.space import Space, names_of
 from raysweep.config.sweep import PointsConfig, Prompts, SweepConfig
+from raysweep.config.trial import SEQUENCE_PARAMETERS
 from raysweep.config.unused import warn_of_unused
 from raysweep.errors import InputError, did_you_mean
 from raysweep.metrics.scores import WATCHED
@@ -48,7 +48,7 @@ Override = tuple[str, str]
 class LoadedSweep:
     """A sweep's file with its overrides applied.
 
-    ``document`` records the origin of each key for error messages. ``warnings`` has a line for each setting without an
+    ``document`` records the origin of each key for error messages. ``warnings`` has a line for each setting that has no
     effect, and for each entry in the file's ``first`` that is repeated or missing from ``config``.
     """
 
@@ -77,11 +77,10 @@ def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:
     _check_combinations(document, config)
     config = _with_points_of_goals(document, config)
     space = space_parser.parse(document, config)
-    config = adapt_to_sequence(document, config, space)
+    config = _adapt_to_sequence(document, config, space)
     if config.data.kind is not None:  # otherwise the kind is known only when the sources are opened
         config = of_kind(config, space, config.data.kind)
-    _check_soft_targets(document, config, space)
-    _check_teacher(document, config, space)
+    _check_targets(document, config, space)
     first, warnings_of_first = _check_first(document, config, space)
     warnings = (*warn_of_unused(document, config, space), *warnings_of_first)
     config = config.model_copy(update={"first": first})
@@ -91,8 +90,8 @@ def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:
 def _as_yaml(key: str, text: str) -> str:
     """Return an override's value as YAML; sources, prompts and columns may be unquoted text that is not valid YAML.
 
-    Spaces at either end are kept, as in the column ``Body ``. A source may also be a YAML list, and a prompt may be a
-    YAML mapping with ``query`` and ``document``. All of them may be quoted text or null.
+    Leading and trailing spaces are kept, as in the ``Body `` column. A source may also be a YAML list, and a prompt may
+    be a YAML mapping with ``query`` and ``document``. All of them may be quoted text or null.
     """
     is_source = key in _SOURCES
     is_prompt = key in (*_PROMPTS, *_PROMPTS_OF_SIDES)
@@ -131,7 +130,7 @@ def _check_combinations(document: Document, config: SweepConfig) -> None:
 
 
 def _with_points_of_goals(document: Document, config: SweepConfig) -> SweepConfig:
-    """Return the configuration without points that lack the score ``watched``, if that score is a goal.
+    """Return the configuration without points that lack the ``watched`` score, if that score is a goal.
 
     Raises:
         InputError: If watched data is not measured at each rung, or if the file asks for other points.
@@ -157,8 +156,81 @@ def _with_points_of_goals(document: Document, config: SweepConfig) -> SweepConfi
     return config.model_copy(update={"evaluation": evaluation})
 
 
-def _check_soft_targets(document: Document, config: SweepConfig, space: Space) -> None:
-    """Check that soft targets have experts."""
+def _adapt_to_sequence(document: Document, config: SweepConfig, space: Space) -> SweepConfig:
+    """Return the settings of a sweep over ``data.sequence``: one rung per data set, and no early stopping.
+
+    Other settings are unchanged.
+
+    Raises:
+        InputError: If a setting does not suit the sequence, or if a loss needs a sequence that is missing.
+    """
+    if not config.data.sequence:
+        for loss in space.values("loss"):
+            if loss in SEQUENCE_LOSSES:
+                raise document.error(
+                    ("space", "loss"), f"is {loss}; allowed without data.sequence: other losses"
+                )
+        return config
+    for path, value, allowed in (
+        *_find_unsuitable(config),
+        *_find_unsuitable_training(config, space),
+    ):
+        raise document.error(path, f"is {value}; allowed with data.sequence: {allowed}")
+    early_stopping = config.early_stopping.model_copy(update={"policy": "none"})
+    budget = config.budget.model_copy(update={"rungs": len(config.data.sequence)})
+    return config.model_copy(update={"early_stopping": early_stopping, "budget": budget})
+
+
+def _find_unsuitable_training(
+    config: SweepConfig, space: Space
+) -> Iterator[tuple[KeyPath, object, str]]:
+    """Yield rung settings, losses and parameters that do not suit training on one data set per rung."""
+    policy = config.early_stopping.policy
+    if policy != "none" and "policy" in config.early_stopping.model_fields_set:
+        yield ("early_stopping", "policy"), policy, "none"
+    num_tasks = len(config.data.sequence)
+    rungs = config.budget.rungs
+    if rungs != num_tasks and "rungs" in config.budget.model_fields_set:
+        yield ("budget", "rungs"), rungs, f"{num_tasks}, one for each data set"
+    if config.budget.examples_per_trial is not None:
+        yield ("budget", "examples_per_trial"), config.budget.examples_per_trial, "null"
+    for loss in space.values("loss"):
+        if loss not in SEQUENCE_LOSSES:
+            yield ("space", "loss"), loss, ", ".join(SEQUENCE_LOSSES)
+        own = ("loss", *find_loss(loss).parameters, *SEQUENCE_PARAMETERS)
+        for name in names_of(space.parameters):
+            if name not in own:
+                yield ("space", name), "given", f"only {', '.join(own)}"
+
+
+def _find_unsuitable(config: SweepConfig) -> Iterator[tuple[KeyPath, object, str]]:
+    """Yield settings that do not suit a sequence, with their values and what is allowed."""
+    if config.data.kind not in (None, "labeled"):
+        yield ("data", "kind"), config.data.kind, "labeled"
+    if config.resources.gpus_per_trial == "measured":
+        yield ("resources", "gpus_per_trial"), "measured", "a number"
+    if config.guards:
+        yield ("guards",), ", ".join(config.guards), "{}"
+    for path in (
+        ("reference",),
+        ("teacher",),
+        ("watch",),
+        ("baselines", "setfit"),
+        ("baselines", "published"),
+    ):
+        value: Any = config
+        for name in path:
+            value = getattr(value, name)
+        if value is not None:
+            yield path, "given", "null"
+    for name in ("interpolate", "truncate", "labeled"):
+        values = getattr(config.evaluation.points, name)
+        if values:
+            yield ("evaluation", "points", name), values, "[]"
+
+
+def _check_targets(document: Document, config: SweepConfig, space: Space) -> None:
+    """Check that soft targets have experts, and that losses distill margins only from another encoder."""
     soft = [value for value in space.values("targets") if value in SOFT_TARGETS]
     if soft and not config.examples.experts:
         place = (
@@ -169,17 +241,13 @@ def _check_soft_targets(document: Document, config: SweepConfig, space: Space) -
         raise document.error(
             ("space", *place), f"is {soft[0]}; allowed without examples.experts: hard"
         )
-
-
-def _check_teacher(document: Document, config: SweepConfig, space: Space) -> None:
-    """Raise InputError if a loss distills margins from the reference, but the reference is the model itself."""
     reference = config.reference_encoder
-    if any(
-        getattr(reference, name) != getattr(config.model, name)
+    is_model = all(
+        getattr(reference, name) == getattr(config.model, name)
         for name in ("name", "revision", "prompt")
-    ):
-        return
-    for loss in space.values("loss"):
+    )
+    losses = space.values("loss") if is_model else []
+    for loss in losses:
         if loss in LOSSES and LOSSES[loss].targets == "reference_margin":
             problem = f"is {reference.name!r}, the model itself; allowed with the loss {loss}: another encoder, its teacher"
             raise document.error(("reference",), problem)
@@ -188,7 +256,7 @@ def _check_teacher(document: Document, config: SweepConfig, space: Space) -> Non
 def _check_first(
     document: Document, config: SweepConfig, space: Space
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the configurations in ``first``, and warnings about those that were left out or are repeated.
+    """Return the configurations in ``first``, and warnings about those that are left out or repeated.
 
     If an override changed the space, configurations from the file may be outside it.
 

@@ -20,7 +20,7 @@ TargetType = Literal["none", "float", "class"]
 
 @dataclass(frozen=True)
 class ExampleSchema:
-    """The columns of an example, with one sentence each, and the type of the target stored with it."""
+    """The columns of an example, each holding one sentence, and the type of the example's target."""
 
     columns: tuple[str, ...]
     targets: TargetType = "none"
@@ -47,7 +47,7 @@ TargetRule = Literal["examples", "reference_margin", "reference_embedding"]
 """The rule for a batch's targets. :func:`raysweep.training.batch.targets_of` computes them.
 
 - ``examples``: the targets stored with the examples, if their kind has any.
-- ``reference_margin``: the anchor's cosine with the positive minus that with the negative, under the reference encoder.
+- ``reference_margin``: cosine(anchor, positive) - cosine(anchor, negative) under the reference encoder.
 - ``reference_embedding``: the unit embedding of the first sentence under the reference encoder.
 """
 
@@ -98,23 +98,24 @@ class Number:
         is_number = isinstance(value, int if self.is_integer else int | float) and not isinstance(
             value, bool
         )
-        if not is_number or not self._is_in_range(value):  # type: ignore[arg-type]
+        number: Any = value
+        is_in_range = (
+            is_number
+            and abs(number)
+            <= sys.float_info.max  # neither NaN nor an integer beyond the float range
+            and (self.at_least is None or number >= self.at_least)
+            and (self.above is None or number > self.above)
+            and (self.at_most is None or number <= self.at_most)
+            and (self.below is None or number < self.below)
+        )
+        if not is_in_range:
             shown = f"{value:g}" if isinstance(value, float) else repr(value)
             raise InputError(f"{name} is {shown}; allowed: {self.allowed}")
-        return int(value) if self.is_integer else float(value)  # type: ignore[call-overload, arg-type]
+        return int(number) if self.is_integer else float(number)
 
     def arguments(self, value: float) -> dict[str, Any]:
-        """Return the keyword arguments with which the class receives this value."""
+        """Return the keyword arguments that pass this value to the class."""
         return {self.keyword: value} if self.keyword else {}
-
-    def _is_in_range(self, value: float) -> bool:
-        return (
-            abs(value) <= sys.float_info.max  # neither NaN nor an integer beyond the float range
-            and (self.at_least is None or value >= self.at_least)
-            and (self.above is None or value > self.above)
-            and (self.at_most is None or value <= self.at_most)
-            and (self.below is None or value < self.below)
-        )
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ class Choice:
         raise InputError(f"{name} is {value!r}; allowed: {self.allowed}")
 
     def arguments(self, value: bool | str) -> dict[str, Any]:
-        """Return the keyword arguments with which the class receives this option."""
+        """Return the keyword arguments that pass this option to the class."""
         return dict(self.options[value].arguments)
 
 
@@ -168,7 +169,7 @@ class LossSpec:
     Attributes:
         examples: The kind of examples that the loss trains on.
         class_path: The import path of its class, as ``package.module:Class``.
-        parameters: Its parameters, by their names in a space. A parameter has the same meaning in all losses.
+        parameters: The loss's parameters, keyed by name in a space. A parameter has the same meaning in all losses.
         constants: Fixed keyword arguments for the class, as import paths.
         targets: The rule that sets a batch's targets.
         batches: The rule that groups examples into batches.

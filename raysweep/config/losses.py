@@ -14,7 +14,11 @@ _OWN = "raysweep.training.losses"
 
 # The scale is the inverse of the softmax temperature.
 _SCALE = Number(
-    20, "scale", above=0, at_most=1000, description="factor of the cosines, an inverse temperature"
+    20,
+    "scale",
+    above=0,
+    at_most=1000,
+    description="multiplier of the cosines, an inverse temperature",
 )
 
 _MARGIN = "margin in units of cosine distance"
@@ -30,8 +34,8 @@ _DIRECTIONS = Choice(
         ),
     },
     "forward",
-    "pairs that are contrasted: each anchor with all positives and negatives; also each positive with all anchors, as "
-    "a second loss of the same weight; or all sentences of the batch with each other, in one softmax",
+    "contrasted pairs. forward: each anchor with all positives and negatives; symmetric: also each positive with all "
+    "anchors, as a second loss of equal weight; all: all sentences of the batch with each other, in one softmax",
 )
 
 _RANKING: Mapping[str, Parameter] = {
@@ -52,7 +56,8 @@ _GUIDED: Mapping[str, Parameter] = {
     "margin_strategy": Choice(
         {name: Option({"margin_strategy": name}) for name in ("absolute", "relative")},
         "absolute",
-        "whether the margin is subtracted from the guide's cosine of the pair, or is a share of it",
+        "absolute: the margin is subtracted from the guide's cosine for the pair; relative: it is a share of that "
+        "cosine",
     ),
 }
 
@@ -62,7 +67,7 @@ _BY_LABEL = {
         at_least=2,
         at_most=64,
         is_integer=True,
-        description="sentences of the same class that follow each other in a batch",
+        description="number of consecutive sentences of the same class in a batch",
     ),
 }
 
@@ -74,13 +79,13 @@ _TRIPLETS_OF_BATCH = {
 _PAIR_TARGETS = Choice(
     {"hard": Option(), **{rule: Option() for rule in SOFT_TARGETS}},
     "hard",
-    "target cosines. hard: `examples.same_class_cosine` and `examples.other_class_cosine`; others: from the cosines under "
-    "`examples.experts`, "
+    "target cosines. hard: `examples.same_class_cosine` and `examples.other_class_cosine`; others: from the scores "
+    "(cosines) under `examples.experts`; "
     + "; ".join(f"{rule}: {targets.description}" for rule, targets in SOFT_TARGETS.items()),
 )
 
 TEACHER = "teacher"
-"""The option of the parameter ``targets`` that needs a teacher."""
+"""The ``targets`` option that needs a teacher."""
 
 _COSINE_TRIPLET = {"distance_metric": f"{_LIBRARY}:TripletDistanceMetric.COSINE"}
 
@@ -132,7 +137,8 @@ LOSSES: Mapping[str, LossSpec] = MappingProxyType(
             "positive_pair",
             f"{_OWN}:GuidedLoss",
             _GUIDED,
-            description="`multiple_negatives` without pairs that the reference encoder finds nearer than the positive",
+            description="`multiple_negatives` without pairs that are closer than the positive pair under the reference "
+            "encoder",
         ),
         "gist_triplet": LossSpec(
             "triplet",
@@ -144,13 +150,13 @@ LOSSES: Mapping[str, LossSpec] = MappingProxyType(
             "scored_pair",
             f"{_LIBRARY}:CosineSimilarityLoss",
             {"targets": _PAIR_TARGETS},
-            description="cosines equal the targets, by squared error",
+            description="cosines equal the targets (squared error)",
         ),
         "cosent": LossSpec(
             "scored_pair",
             f"{_LIBRARY}:CoSENTLoss",
             {"scale": _SCALE},
-            description="cosines have the order of the targets",
+            description="cosines have the same order as the targets",
         ),
         "angle": LossSpec(
             "scored_pair",
@@ -163,7 +169,7 @@ LOSSES: Mapping[str, LossSpec] = MappingProxyType(
             f"{_LIBRARY}:MarginMSELoss",
             constants={"similarity_fct": "sentence_transformers.util:pairwise_cos_sim"},
             targets="reference_margin",
-            description="the difference between a triplet's two cosines equals that of the reference encoder",
+            description="the difference between a triplet's two cosines equals that under the reference encoder",
         ),
         "batch_all_triplet": LossSpec(
             "labeled_sentence",
@@ -219,8 +225,8 @@ LOSSES: Mapping[str, LossSpec] = MappingProxyType(
                 "targets": Choice(
                     {name: Option({"targets": name}) for name in ("labels", TEACHER)},
                     "labels",
-                    "labels: the sentences' own classes; teacher: also the class probabilities of the run under the key "
-                    "teacher",
+                    "labels: the sentences' own classes; teacher: also the class probabilities of the run set by the "
+                    "`teacher` key",
                 ),
                 "teacher_temperature": Number(
                     1.0,
@@ -234,7 +240,8 @@ LOSSES: Mapping[str, LossSpec] = MappingProxyType(
                     "teacher_weight",
                     above=0,
                     at_most=1,
-                    description="share of the teacher's probabilities in the loss; the sentences' classes have the rest",
+                    description="weight of the teacher's probabilities in the loss; the weight of the sentences' "
+                    "classes is 1 minus this",
                 ),
             },
             has_head=True,
@@ -247,13 +254,13 @@ _HYPERMASK: Mapping[str, Parameter] = {
     "beta": Number(
         0.001,
         at_least=0,
-        description="weight of the squared distance of earlier data sets' masks, before the threshold, from those that "
-        "were learned",
+        description="weight of the squared distance between earlier data sets' masks, before the threshold, and those "
+        "that were learned",
     ),
     "lambda": Number(
         0.001,
         at_least=0,
-        description="weight of the L1 distance of the weights from those before the data set",
+        description="weight of the L1 distance between the weights and those before the data set",
     ),
     "masked": Choice(
         {True: Option(), False: Option()},
@@ -261,7 +268,7 @@ _HYPERMASK: Mapping[str, Parameter] = {
         "whether the L1 distance counts each weight by the absolute value of its mask",
     ),
     "p": Number(
-        0.0, at_least=0, at_most=100, description="percent of each layer's mask that is zero"
+        0.0, at_least=0, at_most=100, description="percentage of each layer's mask that is zero"
     ),
     "mask": Choice(
         {"signed": Option(), "absolute": Option()},
@@ -271,17 +278,21 @@ _HYPERMASK: Mapping[str, Parameter] = {
     "heads": Choice(
         {"shared": Option(), "per_task": Option()},
         "shared",
-        "whether the classes of all data sets share one output layer, under their masks, or each data set has its own",
+        "whether all data sets share one output layer, under their masks, or each has its own",
     ),
     "embedding_size": Number(
         24,
         at_least=1,
         at_most=4096,
         is_integer=True,
-        description="width of the embedding of a data set",
+        description="width of a data set's embedding",
     ),
     "hidden_layers": Number(
-        2, at_least=0, at_most=8, is_integer=True, description="hidden layers of the hypernetwork"
+        2,
+        at_least=0,
+        at_most=8,
+        is_integer=True,
+        description="number of hidden layers in the hypernetwork",
     ),
     "hidden_size": Number(
         25,
@@ -305,7 +316,7 @@ SEQUENCE_LOSSES: Mapping[str, LossSpec] = MappingProxyType(
             "labeled_sentence",
             "raysweep.training.hypermask.model:HyperMask",
             _HYPERMASK,
-            description="an adapter over the frozen encoder with a mask for each data set of a sequence (HyperMask)",
+            description="an adapter over the frozen encoder with a mask for each data set in a sequence (HyperMask)",
         ),
     }
 )

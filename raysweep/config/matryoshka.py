@@ -22,7 +22,7 @@ def check(text: str) -> None:
 def widths(text: str, full: int) -> tuple[int, ...]:
     """Return the widths, in descending order, for embeddings of width ``full``, which always comes first.
 
-    For ``halves``, they are the full width divided by 2, 4, and so on, as long as the result is at least 32.
+    For ``halves``, the others are the full width divided by 2, 4, and so on, as long as the result is at least 32.
 
     Raises:
         InputError: If a listed width is not below ``full``.

@@ -99,7 +99,7 @@ def needs_of_encoder(key: str, encoder: EncoderConfig | None) -> Iterator[Need]:
 
 
 def needs_of_trackers(config: TrackersConfig) -> Iterator[Need]:
-    """Yield the packages for the trackers' clients; each tracker's package and extra are named like the tracker."""
+    """Yield the packages for the trackers' clients; each tracker's package and extra are named after the tracker."""
     for name in config.named:
         yield Need(f"trackers.{name}", name, name)
     if config.mlflow is not None:

@@ -51,7 +51,7 @@ def preset_of(space: Space, values: Mapping[str, Any]) -> Preset:
 
 @dataclass
 class _Reading:
-    """Traversal of a space with given values that records which were used and whether any were left out."""
+    """A match of given values to a space's parameters: the names used, and whether any parameter was left out."""
 
     values: Mapping[str, Any]
     used: set[str] = field(default_factory=set)
@@ -101,7 +101,7 @@ def _checked(name: str, parameter: Parameter, value: Any) -> Any:
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Return whether two plain values are equal, where true does not equal 1, unlike in Python."""
+    """Return whether two plain values are equal; unlike in Python, true does not equal 1."""
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 

@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from raysweep.config.freezing import FIXED_LEVELS
-from raysweep.config.loss_spec import Choice, Number
+from raysweep.config.loss_spec import Choice
 from raysweep.config.losses import ALL_LOSSES, LOSS_PARAMETERS
 from raysweep.config.sweep import EncoderConfig, SweepConfig
 from raysweep.config.trackers import TRACKERS, TrackersConfig
@@ -56,7 +56,16 @@ def sweep_schema() -> Schema:
         **_PARAMETERS,
         "required": ["loss"],
     }
-    schema["properties"]["first"]["items"] = _preset(parameters)
+    values = {}
+    for name, parameter in parameters.items():
+        plain = [value for value in parameter["anyOf"] if value.get("type") != "object"]
+        values[name] = {"description": parameter["description"], "anyOf": plain}
+    schema["properties"]["first"]["items"] = {
+        "description": "Values of a trial's parameters; the sampler proposes those that are left out.",
+        "type": "object",
+        "properties": values,
+        "additionalProperties": False,
+    }
     return {
         "$schema": DIALECT,
         "title": "raysweep sweep",
@@ -66,27 +75,23 @@ def sweep_schema() -> Schema:
 
 
 def trial_schema() -> Schema:
-    """Return the JSON schema for a trial's parameters, with those of all losses in the table in one mapping."""
+    """Return the JSON schema for a trial's parameters; one mapping covers all losses in the table."""
     schema = TrialConfig.model_json_schema()
-    loss = schema["properties"].pop("loss")
+    loss_schema = schema["properties"].pop("loss")
     del schema["properties"]["loss_parameters"]
-    own = {name: _own_parameter(name) for name in LOSS_PARAMETERS}
-    return {**schema, "properties": {"loss": loss, **own, **schema["properties"]}}
-
-
-def _own_parameter(name: str) -> Schema:
-    """Return the schema for a loss parameter, whose bounds and default differ between losses."""
-    losses = [loss for loss in ALL_LOSSES if name in ALL_LOSSES[loss].parameters]
-    specification = ALL_LOSSES[losses[0]].parameters[name]
-    value: Schema = (
-        {"enum": list(specification.options)}
-        if isinstance(specification, Choice)
-        else {"type": "number"}
-    )
-    if isinstance(specification, Number) and specification.is_integer:
-        value = {"type": "integer"}
-    description = f"{specification.description}; for {', '.join(losses)}"
-    return {**value, "description": description, "default": None}
+    own = {}
+    for name in LOSS_PARAMETERS:
+        losses = [loss for loss in ALL_LOSSES if name in ALL_LOSSES[loss].parameters]
+        # Bounds and defaults differ between losses, so the schema has no bounds and a default of null.
+        specification = ALL_LOSSES[losses[0]].parameters[name]
+        value: Schema = {"type": "number"}
+        if isinstance(specification, Choice):
+            value = {"enum": list(specification.options)}
+        elif specification.is_integer:
+            value = {"type": "integer"}
+        description = f"{specification.description}; for {', '.join(losses)}"
+        own[name] = {**value, "description": description, "default": None}
+    return {**schema, "properties": {"loss": loss_schema, **own, **schema["properties"]}}
 
 
 def _without_titles(schema: Any) -> Any:
@@ -106,45 +111,28 @@ def _without_titles(schema: Any) -> Any:
     return {key: _without_titles(value) for key, value in schema.items() if key not in omitted}
 
 
-def _preset(parameters: Schema) -> Schema:
-    """Return the schema for a complete or partial configuration, which gives parameters plain values."""
-    properties = {}
-    for name, parameter in parameters.items():
-        plain = [value for value in parameter["anyOf"] if value.get("type") != "object"]
-        properties[name] = {"description": parameter["description"], "anyOf": plain}
-    return {
-        "description": "Values of a trial's parameters; the sampler proposes those that are left out.",
-        "type": "object",
-        "properties": properties,
-        "additionalProperties": False,
-    }
-
-
 def _parameter(name: str, field: Schema) -> Schema:
     """Return the schema for a parameter, which allows plain values, choices and, for a number, a range."""
     about: Schema = {key: field.pop(key) for key in ("description", "default") if key in field}
     if name in LOSS_PARAMETERS:
         del about["default"]  # each loss has its own default
     alternatives = field.get("anyOf", [field])
-    value = next(schema for schema in alternatives if schema != _NULL) | _allowed(name)
+    # Constraints that the model checks in code, so its own schema lacks them.
+    constraints: Schema = {}
+    if name == "loss":
+        constraints = {"anyOf": [{"enum": list(ALL_LOSSES)}, {"pattern": _IMPORT_PATH}]}
+    elif name == "schedule":
+        constraints = {"enum": list(SCHEDULES)}
+    elif name == "freezing":
+        levels = "|".join(re.escape(level) for level in FIXED_LEVELS)
+        constraints = {"pattern": f"^({levels}|emb\\+B0-[1-9][0-9]*)$"}
+    value = next(schema for schema in alternatives if schema != _NULL) | constraints
     is_nullable = _NULL in alternatives and name not in LOSS_PARAMETERS
     plain = [value, _NULL] if is_nullable else [value]
     is_number = value.get("type") in _NUMBERS
     ranges = [_range(value)] if is_number else []
     choices = _choices(value, plain, is_loss=name == "loss")
     return {**about, "anyOf": [*plain, *ranges, choices]}
-
-
-def _allowed(name: str) -> Schema:
-    """Return the constraints that the model checks in code and that are missing from its own schema."""
-    if name == "loss":
-        return {"anyOf": [{"enum": list(ALL_LOSSES)}, {"pattern": _IMPORT_PATH}]}
-    if name == "schedule":
-        return {"enum": list(SCHEDULES)}
-    if name == "freezing":
-        levels = "|".join(re.escape(level) for level in FIXED_LEVELS)
-        return {"pattern": f"^({levels}|emb\\+B0-[1-9][0-9]*)$"}
-    return {}
 
 
 def _range(end: Schema) -> Schema:

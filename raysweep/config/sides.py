@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
 Side = Literal["query", "document"]
-"""The side of a retrieval that a sentence is on. Anchors of examples are queries; what is retrieved is a document."""
+"""The side of a retrieval that a sentence is on. An example's anchor is a query; retrieved sentences are documents."""
 
 Tower = Literal["both", "query", "separate"]
 """What a trial tunes: one encoder for ``both`` sides; only the ``query`` encoder, while documents keep the reference's
@@ -34,7 +34,7 @@ class Sides(Generic[T_co]):
 
     @property
     def is_shared(self) -> bool:
-        """Return whether both sides are one object."""
+        """Return whether both sides are the same object."""
         return self.query is self.document
 
     @property

@@ -83,7 +83,7 @@ def soft_targets(
 
 
 def count_active(same_class: NDArray[np.bool_], scores: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Return each expert's number of active pairs, (K,), which are the pairs where its score is the ``soft1`` target.
+    """Return each expert's number of active pairs, (K,): pairs whose ``soft1`` target is the expert's score.
 
     If several experts have that score, the pair counts for each of them.
     """

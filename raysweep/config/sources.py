@@ -54,7 +54,7 @@ def _two_columns(value: list[str] | None) -> list[str] | None:
 
 
 class TaskConfig(StrictModel):
-    """A labeled data set of a sequence. Settings that are left out are those of `data`."""
+    """A labeled data set in a sequence. Omitted column names default to those of `data`."""
 
     name: str = Field(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="name of the data set in reports"
@@ -63,24 +63,24 @@ class TaskConfig(StrictModel):
         description="training sentences; also the pool that the data set's queries search"
     )
     dev: Sources | None = Field(
-        None, description="sentences on which the search selects; split off train if not given"
+        None, description="sentences used for selection in the search; split off train if not given"
     )
     test: Sources | None = Field(
-        None, description="sentences scored once, for the report; for all data sets or none"
+        None, description="sentences scored once, for the report; given for all data sets or none"
     )
     subset: str | None = Field(None, description="configuration name of a hub dataset")
     text_column: str | None = Field(
-        None, description="column of the sentences; data.text_column if not given"
+        None, description="column with the sentences; data.text_column if not given"
     )
     label_column: str | None = Field(
-        None, description="column of the labels; data.label_column if not given"
+        None, description="column with the labels; data.label_column if not given"
     )
 
 
 class ColumnsConfig(StrictModel):
     """Columns of retrieval data and pair files."""
 
-    query: str = Field("query", description="column of the queries of retrieval data")
+    query: str = Field("query", description="query column of retrieval data")
     positives: str = Field(
         "positives", description="column with a query's positive texts: a list, or one text"
     )
@@ -89,12 +89,12 @@ class ColumnsConfig(StrictModel):
     )
     pair: Annotated[list[str] | None, AfterValidator(_two_columns)] = Field(
         None,
-        description="the two columns of the sentences of pairs; sentence1 and sentence2, or text1 and text2, if not given",
+        description="the two sentence columns of pairs; sentence1 and sentence2, or text1 and text2, if not given",
     )
-    score: str = Field("score", description="column of the scores of pairs")
+    score: str = Field("score", description="score column of pairs")
     groups: list[str] = Field(
         [],
-        description="columns, such as two languages; only pairs with the same values are compared with each other",
+        description="columns that form groups, such as two languages; only pairs with the same values are compared",
     )
 
 

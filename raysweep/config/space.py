@@ -89,8 +89,8 @@ class FixedSuggester:
     """A Suggester that returns a known configuration's values and records the sampler's parameters.
 
     ``params`` and ``distributions`` are keyed by the sampler's names, like those in ``optuna.trial.FixedTrial``. The
-    methods raise ValueError if a value is not in the space. Ranges of parameters in ``widened`` are extended to the
-    value instead.
+    methods raise ValueError if a value is not in the space. Ranges of parameters in ``widened`` are extended to include
+    the value instead.
     """
 
     def __init__(self, values: Mapping[str, Any], widened: Collection[str] = ()) -> None:
@@ -146,7 +146,7 @@ _MOST_MEMORY: Mapping[str, Callable[[list[Any]], Any]] = {
     "lora_targets": lambda targets: max(targets, key=TARGETS.index),
     "lora_dropout": max,
 }
-"""Functions that choose, from the values of a parameter, the one that uses the most memory."""
+"""Functions that choose, from a parameter's values, the one that uses the most memory."""
 
 
 @dataclass(frozen=True)
@@ -219,10 +219,12 @@ class Space:
     @property
     def logarithmic(self) -> tuple[str, ...]:
         """Return the parameters that have a range on a logarithmic scale, in the space's order."""
-        names = dict.fromkeys(names_of(self.parameters))
-        return tuple(
-            name for name in names if any(map(_is_logarithmic, find(self.parameters, name)))
-        )
+        logarithmic = []
+        for name in dict.fromkeys(names_of(self.parameters)):
+            parameters = find(self.parameters, name)
+            if any(isinstance(parameter, Range) and parameter.log for parameter in parameters):
+                logarithmic.append(name)
+        return tuple(logarithmic)
 
     def values(self, name: str) -> list[Any]:
         """Return all values that a parameter may have, or the two bounds if it is a range."""
@@ -247,10 +249,6 @@ def names_of(parameters: Parameters) -> Iterator[str]:
         if isinstance(parameter, Choices):
             for children in parameter.options.values():
                 yield from names_of(children)
-
-
-def _is_logarithmic(parameter: Parameter) -> bool:
-    return isinstance(parameter, Range) and parameter.log
 
 
 def _describe(parameters: Parameters, indent: str) -> Iterator[str]:

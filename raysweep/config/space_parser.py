@@ -138,7 +138,7 @@ def _own_parameters(document: Document, space: Mapping[str, Any]) -> dict[str, l
 
 @dataclass(frozen=True)
 class _Reader:
-    """Reader for a space's parameters; ``own`` contains those that only some losses have."""
+    """Reader for a space's parameters; ``own`` contains the parameters that only some losses have."""
 
     document: Document
     own: Mapping[str, loss_spec.Parameter]
@@ -183,14 +183,13 @@ class _Reader:
             raise document.error((*path, "low"), f"is {low}; allowed: above 0 if log is true")
         low = self._checked((*path, "low"), name, low)
         high = self._checked((*path, "high"), name, high)
-        is_integer = self._is_integer(name) and isinstance(low, int) and isinstance(high, int)
-        return Range(low, high, log, is_integer)
-
-    def _is_integer(self, name: str) -> bool:
         if name in self.own:
             specification = self.own[name]
-            return isinstance(specification, loss_spec.Number) and specification.is_integer
-        return "int" in str(TrialConfig.model_fields[name].annotation)
+            is_integer = isinstance(specification, loss_spec.Number) and specification.is_integer
+        else:
+            is_integer = "int" in str(TrialConfig.model_fields[name].annotation)
+        has_integer_ends = isinstance(low, int) and isinstance(high, int)
+        return Range(low, high, log, is_integer and has_integer_ends)
 
     def _choices(self, path: KeyPath, name: str, value: Any) -> Choices:
         document = self.document
@@ -299,7 +298,7 @@ _REQUIRED: dict[str, dict[str, Any]] = {
 
 
 def _check_losses(document: Document, parameters: Parameters) -> None:
-    """Raise if a loss has another loss's parameter or a value out of range, or lacks a required parameter.
+    """Raise if a loss has another loss's parameter or an out-of-range value, or lacks a required parameter.
 
     A parameter that a loss lacks may still be given if its value has no effect.
     """

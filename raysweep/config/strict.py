@@ -63,7 +63,7 @@ def allowed_values(message: str) -> str:
 
 
 def _bounds(path: KeyPath, model: type[BaseModel]) -> str:
-    """Return all bounds of the number at a path in words, or an empty string if they apply to a list's items."""
+    """Return all bounds, in words, of the number at a path, or an empty string if they apply to a list's items."""
     *section, key = path
     constraints: list[Any] = []
     for owner in _models_at(tuple(section), model):

@@ -56,7 +56,7 @@ Location = Annotated[str, AfterValidator(location.absolute)]
 
 
 def _join_sources(tasks: Any, split: str) -> list[str]:
-    """Return the sources of all data sets of a sequence for a split; empty if a data set lacks the split."""
+    """Return a split's sources from all data sets of a sequence, or an empty list if any data set lacks the split."""
     joined: list[str] = []
     for task in tasks if isinstance(tasks, list) else []:
         sources = task.get(split) if isinstance(task, dict) else getattr(task, split, None)
@@ -68,7 +68,7 @@ def _join_sources(tasks: Any, split: str) -> list[str]:
 
 
 def has_test(task: TaskConfig) -> bool:
-    """Return whether a data set has a test split; the demo brings its own."""
+    """Return whether a data set has a test split; the demo has one built in."""
     return bool(task.test) or task.train == "demo"
 
 
@@ -85,14 +85,14 @@ class DataConfig(StrictModel):
 
     train: Sources = Field(description="training sentences; also the pool that retrieval searches")
     dev: Sources | None = Field(
-        None, description="sentences on which the search selects; split off train if not given"
+        None, description="sentences used for selection in the search; split off train if not given"
     )
     test: Sources | None = Field(None, description="sentences scored once, for the report")
     kind: DataKind | None = Field(
         None,
-        description="labeled: a sentence with a label per row; retrieval: a query with positive and negative texts; pairs: "
-        "two sentences with a label; scored_pairs: two sentences with a score. If not given, recognized by the columns of "
-        "the first file of train; labeled for datasets on the hub",
+        description="labeled: a sentence with a label per row; retrieval: a query with positive and negative texts; "
+        "pairs: two sentences with a label; scored_pairs: two sentences with a score. If not given, inferred from the "
+        "columns of train's first file; labeled for datasets on the hub",
     )
     columns: ColumnsConfig = Field(
         ColumnsConfig(), description="columns of retrieval data and pairs"
@@ -102,13 +102,13 @@ class DataConfig(StrictModel):
         description="label of positive pairs; 1, true or entailment if not given; all other labels are negative",
     )
     thresholds: ThresholdsConfig = Field(
-        ThresholdsConfig(), description="scores of positive and negative pairs"
+        ThresholdsConfig(), description="score thresholds of positive and negative pairs"
     )
     subset: str | None = Field(None, description="configuration name of a hub dataset")
-    text_column: str = Field("text", description="column of the sentences")
+    text_column: str = Field("text", description="column with the sentences")
     label_column: str = Field(
         "label",
-        description="column of the labels: strings, numbers or booleans, any number of classes",
+        description="column with the labels: strings, numbers or booleans, any number of classes",
     )
     labels: Literal["classes", "as_is"] = Field(
         "classes",
@@ -117,8 +117,8 @@ class DataConfig(StrictModel):
     )
     on_bad_row: Literal["error", "drop"] = Field(
         "error",
-        description="error: reject files of labeled sentences with an empty or missing text or label, stating how many rows "
-        "have one; drop: leave these rows out",
+        description="error: reject files of labeled sentences with an empty or missing text or label, stating how "
+        "many rows have one; drop: leave these rows out",
     )
     dev_fraction: float = Field(
         0.1, gt=0, lt=1, description="share of train that is split off as dev if dev is not given"
@@ -129,8 +129,8 @@ class DataConfig(StrictModel):
 
     sequence: list[TaskConfig] = Field(
         [],
-        description="labeled data sets in place of train, dev and test, which trials with the loss hypermask learn one "
-        "after another",
+        description="labeled data sets that trials with the hypermask loss learn one after another, in place of train, "
+        "dev and test",
     )
 
     model_config = ConfigDict(json_schema_extra=_require_train_or_sequence)
@@ -171,7 +171,7 @@ class DataConfig(StrictModel):
 
     @property
     def tasks(self) -> "dict[str, DataConfig]":
-        """Return each data set of the sequence by name, as the data of a sweep over it alone."""
+        """Return the sequence's data sets by name, each as the data of a sweep over that data set alone."""
         shared = ("text_column", "label_column")
         tasks = {}
         for task in self.sequence:
@@ -191,12 +191,12 @@ class Prompts(StrictModel):
 
     query: str | None = Field(
         None,
-        description="text added before every query and every anchor of an example; the model's own prompt for queries if "
-        "not given",
+        description="text added before every query and every example's anchor; the model's own query prompt if not "
+        "given",
     )
     document: str | None = Field(
         None,
-        description="text added before every other sentence; the model's own prompt for documents if not given",
+        description="text added before every other sentence; the model's own document prompt if not given",
     )
 
     def of(self, side: Side) -> str | None:
@@ -219,29 +219,28 @@ class EncoderConfig(StrictModel):
     """A sentence-transformers model: `demo`, a folder, a URI of a folder in a bucket, or a name on the hub."""
 
     name: Annotated[str, AfterValidator(absolute_model)] = Field(
-        description="demo, a folder, a URI such as s3://BUCKET/PREFIX or gs://BUCKET/PREFIX, or a name on the hub, such as "
-        "sentence-transformers/all-MiniLM-L6-v2"
+        description="demo, a folder, a URI such as s3://BUCKET/PREFIX or gs://BUCKET/PREFIX, or a name on the hub, "
+        "such as sentence-transformers/all-MiniLM-L6-v2"
     )
     revision: str | None = Field(
         None, description="branch, tag or commit on the hub; its default branch if not given"
     )
     prompt: Annotated[str | Prompts | None, BeforeValidator(_text_or_prompts)] = Field(
         None,
-        description="text added before every sentence, such as 'query: ' for e5, or '' for none; or a mapping with one text "
-        "for queries and one for documents; the model's default prompt if not given",
+        description="text added before every sentence, such as 'query: ' for e5, or '' for none; or a mapping with "
+        "one text for queries and one for documents; the model's default prompt if not given",
     )
     max_tokens: int | None = Field(
         None,
         ge=2,
-        description="maximum number of tokens, to which longer sentences are truncated; the model's own limit if not "
-        "given",
+        description="number of tokens to which longer sentences are truncated; the model's own limit if not given",
     )
     precision: Literal["fp32", "bf16"] = Field(
         "fp32", description="precision in which prepare computes embeddings with this encoder"
     )
     weights: Literal["fp32", "bf16"] = Field(
         "fp32",
-        description="bf16: round the matrices of the transformer's linear layers and its word table, and store those "
+        description="bf16: round the transformer's linear-layer matrices and word embeddings to bf16, and store those "
         "that are not trained in half the memory",
     )
 
@@ -265,7 +264,7 @@ _ENCODERS: list[KeyPath] = [
 SHORT_FORMS: Mapping[KeyPath, str] = MappingProxyType(
     {**dict.fromkeys(_ENCODERS, "name"), ("teacher",): "run", ("watch",): "sources"}
 )
-"""Keys that accept a plain value in place of a mapping, with the key of the mapping that the value sets."""
+"""Keys that accept a plain value in place of a mapping, each with the mapping key that the value sets."""
 
 
 def _reject_repeated(encoders: list[EncoderConfig]) -> list[EncoderConfig]:
@@ -291,15 +290,15 @@ class ExamplesConfig(StrictModel):
     )
     neighbors: Literal["per_class", "pooled", "random", "all"] = Field(
         "per_class",
-        description="per_class: the k nearest sentences of the same class and the k nearest of the others; pooled: "
-        "the k nearest of all, split by label; random: k random sentences of the same class and k of the "
-        "others; all: every sentence of the same class, including itself, and as many random ones of the others, for "
-        "few sentences of many classes",
+        description="per_class: the k nearest sentences of the same class and the k nearest of other classes; pooled: "
+        "the k nearest of all classes, split by label; random: k random sentences of the same class and k of other "
+        "classes; all: every sentence of the same class, including itself, and as many random ones of other classes, "
+        "for many classes with few sentences each",
     )
     concatenated: bool = Field(
         False,
-        description="with neighbors: all, also pair the concatenation of the two sentences of each pair with either of "
-        "them",
+        description="with neighbors: all, also pair the concatenation of each pair's two sentences with each of the "
+        "two",
     )
     k: int = Field(16, ge=1, le=1024, description="neighbors per sentence")
     min_similarity: float | None = Field(
@@ -308,46 +307,46 @@ class ExamplesConfig(StrictModel):
     index: Literal["exact", "inverted_file"] = Field(
         "exact",
         description="exact: compare each sentence with every other; inverted_file: only with those in the nearest "
-        "cells, for many millions of sentences, at a recall that prepare measures and reports",
+        "cells, for many millions of sentences; prepare measures and reports the recall",
     )
     anchors_per_class: int | None = Field(
         None,
         ge=1,
-        description="number of random sentences per class to use as anchors and, with neighbors: random or all, also as "
-        "the other sentences; all sentences if not given",
+        description="number of random sentences per class to use as anchors and, with neighbors: random or all, also "
+        "as the other sentences; all sentences if not given",
     )
     target: int = Field(
         250_000,
         ge=1,
-        description="maximum number of examples sampled of each kind that the losses of the space need",
+        description="maximum number of examples to sample for each kind that the space's losses need",
     )
     negatives: Literal["neighbors", "random"] = Field(
         "neighbors",
-        description="the sentences of other classes in examples. neighbors: those found as `neighbors` says; random: k "
-        "random ones for each anchor, whose sentences of the same class are still the nearest ones",
+        description="source of the sentences of other classes. neighbors: as set by `neighbors`; random: k random ones "
+        "for each anchor; its sentences of the same class are still the nearest",
     )
     negative_ranks: Annotated[list[int] | None, AfterValidator(_ranks)] = Field(
         None,
-        description="first and last rank of negatives by closeness among the sentences of other classes, such as [1, 1] for "
-        "only the nearest or [5, 20]; all k if not given",
+        description="first and last closeness rank of negatives among the sentences of other classes, such as [1, 1] "
+        "for only the nearest, or [5, 20]; all k if not given",
     )
     max_similarity: float | None = Field(
         None,
         gt=-1,
         le=1,
-        description="maximum cosine of an anchor and a sentence of another class; no limit if not given",
+        description="maximum cosine between an anchor and a sentence of another class; no limit if not given",
     )
     relative_margin: float | None = Field(
         None,
         ge=0,
         le=1,
-        description="minimum difference between the cosines of a triplet's positive and negative with the anchor, as a "
-        "share of the positive's; no minimum if not given",
+        description="minimum gap between a triplet's anchor-positive and anchor-negative cosines, as a share of the "
+        "former; no minimum if not given",
     )
     combinations: Literal["all", "first"] = Field(
         "all",
-        description="with retrieval data or pairs: examples from all positives and negatives of a query or group, or only "
-        "from its first positive and its first negative",
+        description="with retrieval data or pairs. all: build examples from all positives and negatives of a query or "
+        "group; first: only from its first positive and first negative",
     )
     same_class_cosine: float = Field(
         1.0, ge=-1, le=1, description="target cosine of a same-class scored pair"
@@ -357,7 +356,8 @@ class ExamplesConfig(StrictModel):
     )
     experts: Annotated[list[Encoder], AfterValidator(_reject_repeated)] = Field(
         [],
-        description="frozen encoders, whose cosines of scored pairs the soft targets of the loss cosine_similarity use",
+        description="frozen encoders; the cosine_similarity loss uses their cosines for scored pairs in its soft "
+        "targets",
     )
 
     @property
@@ -421,10 +421,10 @@ class ExamplesConfig(StrictModel):
 class TeacherConfig(StrictModel):
     """A run whose class probabilities are the targets in trials with `targets: teacher`."""
 
-    run: Location = Field(description="folder or URI of a run with the loss softmax")
+    run: Location = Field(description="folder or URI of a run with the softmax loss")
     trial: Annotated[int, Field(ge=0)] | None = Field(
         None,
-        description="number of its trial; the one with the lowest cross-entropy on dev if not given",
+        description="number of a trial in that run; the one with the lowest cross-entropy on dev if not given",
     )
 
 
@@ -437,37 +437,37 @@ Grid = list[Annotated[float, Field(gt=0, le=100)]]
 
 
 class PointsConfig(StrictModel):
-    """Operating points that a rung reports in addition to the plain one, as values for each kind."""
+    """Operating points that a rung reports besides the plain one, as a list of values per kind."""
 
     concat: Grid = Field(
         [0.1, 0.3, 1.0, 3.0],
-        description="weights of the tuned encoder's cosine, added to the reference's cosine",
+        description="weights of the tuned encoder's cosine when added to the reference's cosine",
     )
     class_concat: Grid = Field(
         [0.1, 0.3, 1.0],
-        description="weights of the inner product of class probabilities, added to the reference's cosine; only "
-        "trials with the loss softmax have these points",
+        description="weights of the inner product of class probabilities when added to the reference's cosine; only "
+        "trials with the softmax loss have these points",
     )
     query_concat: Grid = Field(
         [0.1, 0.3, 1.0, 3.0],
-        description="weights of the cosine of the tuned query with the reference's document, added to the reference's "
-        "cosine; trials with tower query have these points and the tuned query's own, and no others",
+        description="weights of the cosine between the tuned query and the reference's document when added to the "
+        "reference's cosine; trials with tower query have only these points and that of the tuned query alone",
     )
     interpolate: list[Annotated[float, Field(gt=0, lt=1)]] = Field(
         [],
-        description="positions between the base model's weights (0) and the tuned weights (1); each costs another "
+        description="positions between the base model's weights (0) and the tuned weights (1); each requires another "
         "evaluation",
     )
     truncate: list[Annotated[int, Field(ge=1)]] = Field(
         [],
-        description="numbers of coordinates of the tuned encoder's embeddings to keep, below their width; trials with "
-        "matryoshka train for them",
+        description="widths to which the tuned encoder's embeddings are truncated, below the full width; trials with "
+        "matryoshka train for this use",
     )
     labeled: Grid = Field(
         [],
-        description="weights of the probability that the query has a sentence's known label, added to the reference's "
-        "cosine, for pools with known labels; only trials with the loss softmax have these points, which "
-        "are not part of the front",
+        description="for pools with known labels: weights of the probability that the query has a sentence's label "
+        "when added to the reference's cosine; only trials with the softmax loss have these points, which are not part "
+        "of the front",
     )
     calibrate: bool = Field(
         True,
@@ -507,8 +507,8 @@ class BaselinesConfig(StrictModel):
 
     probe: Grid = Field(
         [0.05, 0.1, 0.3, 1.0, 3.0],
-        description="weights g of the points class_concat(g) of the reference encoder, with class probabilities from "
-        "a logistic regression on its embeddings; none if empty",
+        description="weights g of the reference encoder's class_concat(g) points, with class probabilities from a "
+        "logistic regression on its embeddings; none if empty",
     )
     setfit: Encoder | None = Field(
         None,
@@ -517,7 +517,7 @@ class BaselinesConfig(StrictModel):
     )
     published: Literal["sst2"] | None = Field(
         None,
-        description="table of published scores, shown on the split on which they were measured; none if not given",
+        description="table of published scores, shown for the split on which they were measured; none if not given",
     )
 
 
@@ -526,7 +526,7 @@ class ReportConfig(StrictModel):
 
     texts: bool = Field(
         True,
-        description="whether the run stores texts for the report: some queries and the sentences retrieved for them",
+        description="store texts for the report: some queries and the sentences retrieved for them",
     )
 
 
@@ -537,7 +537,7 @@ Aim = Literal["front", "area", "combined", "parego", "both"]
 
 
 class ConstraintsConfig(StrictModel):
-    """Minimum scores of an operating point, in [0, 1]. Points below any minimum rank after all points that are not."""
+    """Minimum scores of an operating point, in [0, 1]. Points below any minimum are ranked after all others."""
 
     polarity: float = Field(0.0, ge=0, le=1, description="minimum P, 0 for no limit")
     similarity: float = Field(0.0, ge=0, le=1, description="minimum S, 0 for no limit")
@@ -567,7 +567,10 @@ class ObjectiveConfig(StrictModel):
     """A trial's objective: its best point by polarity_weight * P + (1 - polarity_weight) * S, and its front."""
 
     polarity_weight: float = Field(
-        0.5, ge=0, le=1, description="weight of P in the weighted sum; S has the rest of 1"
+        0.5,
+        ge=0,
+        le=1,
+        description="weight of P in the weighted sum; the weight of S is 1 minus this",
     )
     polarity: str = Field(
         "polarity", description="score used as P", json_schema_extra=_enum("polarity")
@@ -583,10 +586,9 @@ class ObjectiveConfig(StrictModel):
     )
     proposals: Aim = Field(
         "front",
-        description="what the sampler maximizes. front: the hypervolume of the joint front of all trials, same as "
-        "area with samplers other than mfgp; area: the hypervolume of a trial's own points; combined: the "
-        "weighted sum; parego: a Tchebycheff scalarization that varies from trial to trial; both: P and S "
-        "as two objectives",
+        description="what the sampler maximizes. front: the hypervolume of all trials' joint front (same as area with "
+        "samplers other than mfgp); area: the hypervolume of a trial's own points; combined: the weighted sum; parego: "
+        "a Tchebycheff scalarization that varies from trial to trial; both: P and S as two objectives",
     )
 
     @property
@@ -614,18 +616,18 @@ class PlateauConfig(StrictModel):
 
     trials: int = Field(
         ge=1,
-        description="number of consecutive times that a trial pauses or ends without such growth; under the policy "
-        "growth, trials pause often",
+        description="number of consecutive times that a trial pauses or ends without the minimum growth; under the "
+        "growth policy, trials pause often",
     )
     growth: float = Field(
         0.01,
         ge=0,
-        description="minimum relative growth of the hypervolume that counts; 0.01 is one percent",
+        description="minimum relative hypervolume growth that counts; 0.01 is one percent",
     )
 
 
 HALVING = ("asha", "pareto")
-"""The policies of successive halving, which have milestones."""
+"""The successive-halving policies, which have milestones."""
 
 
 class EarlyStoppingConfig(StrictModel):
@@ -637,8 +639,8 @@ class EarlyStoppingConfig(StrictModel):
     policy: Policy = Field(
         "growth",
         description="growth: the next rung goes to the trial with the highest expected gain; pareto: successive "
-        "halving on the front; asha: successive halving on the objective; median: the median rule on the "
-        "objective; none",
+        "halving on the front; asha: successive halving on the objective; median: the median stopping rule on the "
+        "objective; none: no early stopping",
     )
     first_examples: int = Field(
         2048, ge=1, description="examples seen before a trial may be stopped; not used by growth"
@@ -646,7 +648,7 @@ class EarlyStoppingConfig(StrictModel):
     reduction_factor: int = Field(
         2,
         ge=2,
-        description="one in this many trials continues at each milestone of the policies pareto and asha",
+        description="one in this many trials continues at each milestone of pareto and asha",
     )
     plateau: PlateauConfig | None = Field(
         None,
@@ -660,7 +662,7 @@ class BudgetConfig(StrictModel):
     When a limit is reached, running trials end at their next rung, or immediately if the limit is `minutes`.
     """
 
-    trials: int = Field(20, ge=1, description="configurations that the search tries")
+    trials: int = Field(20, ge=1, description="number of configurations to try")
     rungs: int = Field(
         6,
         ge=1,
@@ -669,31 +671,31 @@ class BudgetConfig(StrictModel):
     examples_per_trial: int | None = Field(
         None,
         ge=1,
-        description="total examples that every trial sees, in place of rungs; determined by rungs if not given",
+        description="total examples per trial, in place of rungs; determined by rungs if not given",
     )
     minutes: float | None = Field(
         None,
         gt=0,
-        description="wall-clock limit of the search, without preparation and scoring on test; no limit if not given",
+        description="wall-clock limit on the search, excluding preparation and scoring on test; no limit if not given",
     )
     cpu_hours: float | None = Field(
         None,
         gt=0,
-        description="limit of the CPU time allocated to trials, in CPU hours; no limit if not given",
+        description="limit on the CPU time allocated to trials, in CPU hours; no limit if not given",
     )
     gpu_hours: float | None = Field(
         None,
         gt=0,
-        description="limit of the GPU time allocated to trials, in GPU hours; no limit if not given",
+        description="limit on the GPU time allocated to trials, in GPU hours; no limit if not given",
     )
     money: float | None = Field(
         None,
         gt=0,
-        description="limit of the cost of trials, in the currency of prices; no limit if not given",
+        description="limit on the cost of trials, in the currency of prices; no limit if not given",
     )
     prices: dict[str, Annotated[float, Field(ge=0)]] = Field(
         {},
-        description="price of a node per hour, by node type in the cluster file; the key default applies to any other "
+        description="hourly price of a node, by node type in the cluster file; the key `default` applies to any other "
         "type",
     )
 
@@ -719,7 +721,7 @@ class BudgetConfig(StrictModel):
 
 
 class ReplicatesConfig(StrictModel):
-    """Replicates: after the search, configurations near the front run again with other seeds, and their means count."""
+    """Replicates: after the search, configurations near the front are rerun with other seeds; their means are used."""
 
     trials: int = Field(
         0,
@@ -756,7 +758,7 @@ class ResourcesConfig(StrictModel):
     max_prepare_workers: int | None = Field(
         None,
         ge=1,
-        description="maximum number of concurrent workers of prepare; as many as fit on the cluster if not given",
+        description="maximum number of concurrent prepare workers; as many as fit on the cluster if not given",
     )
     stall_seconds: float = Field(
         300, gt=0, description="abort prepare after this many seconds without progress"
@@ -764,13 +766,13 @@ class ResourcesConfig(StrictModel):
     cache_gib: float = Field(
         2,
         ge=0,
-        description="memory in GiB for caching the outputs of a frozen part of the encoder, per running trial",
+        description="memory in GiB per running trial for caching the outputs of the encoder's frozen part",
     )
     recompute_activations: bool = Field(
         False,
         description="recompute the encoder's activations for the gradients instead of keeping them, which allows "
-        "batches of any size with every loss; steps take about a third longer. Trials that run out of memory do "
-        "so anyway",
+        "batches of any size with every loss; steps take about a third longer. Trials that run out of memory switch to "
+        "this automatically",
     )
     gradient_checkpointing: bool = Field(
         False,
@@ -780,14 +782,14 @@ class ResourcesConfig(StrictModel):
     max_failures: int = Field(
         2,
         ge=0,
-        description="maximum number of consecutive times, without a rung in between, that a trial whose process died "
-        "resumes from its checkpoint; up to 20 lost nodes in a row do not count",
+        description="maximum number of times in a row, with no rung in between, that a trial resumes from its "
+        "checkpoint after its process dies; up to 20 lost nodes in a row do not count",
     )
     max_node_errors: int = Field(
         3,
         ge=1,
-        description="a node is excluded after trials raised errors there this many times in a row; a trial that raises an "
-        "error runs again once on another node",
+        description="number of consecutive trial errors on a node after which it is excluded; a trial that raises an "
+        "error is retried once on another node",
     )
     max_failed_share: float = Field(
         0.5,
@@ -805,13 +807,13 @@ class ResourcesConfig(StrictModel):
     rung_minutes: float | None = Field(
         None,
         gt=0,
-        description="a trial is also killed if a rung takes more minutes than this; if not given, ten times the "
+        description="a trial is also killed if a rung takes longer than this many minutes; if not given, ten times the "
         "slowest rung so far, and at least half an hour",
     )
     checkpoint_seconds: float = Field(
         300,
         gt=0,
-        description="seconds between checkpoints of a trial; its state is also saved at each rung",
+        description="seconds between a trial's checkpoints; its state is also saved at each rung",
     )
 
     @property
@@ -840,19 +842,19 @@ class StorageConfig(StrictModel):
     )
     artifacts: Location | None = Field(
         None,
-        description="folder or URI of the artifacts that prepare builds; artifacts in the folder of runs if not given",
+        description="folder or URI for the artifacts that prepare builds; the artifacts subfolder of runs if not given",
     )
     max_gib: float = Field(
         20,
         gt=0,
-        description="limit in GiB of the front's weights, paused trials' checkpoints and per-query scores; beyond it, "
-        "the worst paused trials end, then the weights that the front needs least are removed. "
-        "Checkpoints of running trials are not counted",
+        description="limit in GiB for the front's weights, paused trials' checkpoints and per-query scores; beyond it, "
+        "the worst paused trials end, then the weights that the front needs least are removed. Checkpoints of running "
+        "trials are not counted",
     )
     keep_checkpoints: bool = Field(
         True,
-        description="keep the checkpoints of paused and interrupted trials when the sweep ends, so that these trials can "
-        "be resumed; if false, the trials stop for good, unless Ctrl-C or an error ended the sweep",
+        description="keep the checkpoints of paused and interrupted trials when the sweep ends, so that these trials "
+        "can be resumed; if false, these trials stop for good, unless Ctrl-C or an error ended the sweep",
     )
 
     @property
@@ -886,14 +888,14 @@ class SweepConfig(StrictModel):
         "mfgp",
         description=f"sampler that proposes configurations: {', '.join(SAMPLERS)}, or an import path, package:Class",
     )
-    data: DataConfig = Field(description="sources of labeled sentences")
+    data: DataConfig = Field(description="sources of labeled sentences, retrieval data or pairs")
     model: Encoder = Field(description="the encoder to tune: its name, or a mapping")
     reference: Encoder | None = Field(
         None, description="the frozen encoder that defines similarity; the model if not given"
     )
     teacher: Teacher | None = Field(
         None,
-        description="run whose class probabilities of the training sentences are the targets of trials with targets: "
+        description="run whose class probabilities for the training sentences are the targets of trials with targets: "
         "teacher; its folder, or a mapping",
     )
     examples: ExamplesConfig = Field(ExamplesConfig(), description="mining of training examples")
@@ -913,7 +915,7 @@ class SweepConfig(StrictModel):
     )
     first: list[dict[str, Any]] = Field(
         [],
-        description="configurations to try before any other, such as a baseline: mappings of parameters to values of "
+        description="configurations to try before any other, such as a baseline: mappings of parameters to values in "
         "the space; the sampler proposes omitted parameters. They count toward budget.trials",
     )
     objective: ObjectiveConfig = Field(
@@ -935,7 +937,7 @@ class SweepConfig(StrictModel):
     )
     guards: Guards = Field(
         {},
-        description="additional evaluations of the front's members after the search, by names of your choice",
+        description="additional evaluations of the front's members after the search, keyed by names you choose",
     )
     trackers: Trackers = Field(
         TrackersConfig(),
@@ -949,7 +951,7 @@ class SweepConfig(StrictModel):
 
     @property
     def limits(self) -> list[str]:
-        """Return the search's limits, except the number of trials, and the minimum scores, each with its key."""
+        """Return the minimum scores and the search's limits except the number of trials, each with its key."""
         plateau = self.early_stopping.plateau
         limits = {
             key: getattr(self.budget, key) for key in ("minutes", "cpu_hours", "gpu_hours", "money")

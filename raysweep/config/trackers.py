@@ -36,11 +36,11 @@ Project = Annotated[str, Field(min_length=1, max_length=120)]
 
 
 class TensorBoardConfig(StrictModel):
-    """TensorBoard event files, in a folder for each trial."""
+    """TensorBoard event files, in one folder per trial."""
 
     folder: LocalFolder | None = Field(
         None,
-        description="folder in which the run gets a subfolder; if not given, the run's own tensorboard folder is used",
+        description="folder in which to create the run's subfolder; the run's own tensorboard folder if not given",
     )
 
 
@@ -49,36 +49,32 @@ class MLflowConfig(StrictModel):
 
     uri: Annotated[str, AfterValidator(_without_password)] | None = Field(
         None,
-        description="tracking URI; if not given, MLFLOW_TRACKING_URI or, without it, mlflow.db next to the runs",
+        description="tracking URI; if not given, MLFLOW_TRACKING_URI or, if unset, mlflow.db next to the runs",
     )
     project: Project | None = Field(
-        None, description="name of the experiment; the sweep's name if not given"
+        None, description="experiment name; the sweep's name if not given"
     )
 
 
 class WandbConfig(StrictModel):
     """A Weights & Biases run for each trial, in one group."""
 
-    project: Project | None = Field(
-        None, description="name of the project; the sweep's name if not given"
-    )
+    project: Project | None = Field(None, description="project name; the sweep's name if not given")
     mode: Literal["offline", "online"] = Field(
         "offline",
-        description="offline: write files for wandb sync; online: send data while the sweep runs, with the key of "
-        "wandb login",
+        description="offline: write files for wandb sync; online: send data while the sweep runs, using the "
+        "wandb login key",
     )
     folder: LocalFolder | None = Field(
         None,
-        description="folder in which the client creates its wandb folder; the folder of runs if not given",
+        description="folder in which the client creates its wandb folder; the runs folder if not given",
     )
 
 
 class TrackioConfig(StrictModel):
     """A Trackio run for each trial, in one group, in the folder or space set by TRACKIO_DIR or TRACKIO_SPACE_ID."""
 
-    project: Project | None = Field(
-        None, description="name of the project; the sweep's name if not given"
-    )
+    project: Project | None = Field(None, description="project name; the sweep's name if not given")
 
 
 class TrackersConfig(StrictModel):

@@ -32,12 +32,12 @@ class TrialConfig(StrictModel):
     retention_weight: float = Field(
         0.0,
         ge=0,
-        description="weight of the mean squared distance between tuned and reference cosines, added to the loss",
+        description="loss weight of the mean squared distance between tuned and reference cosines",
     )
     matryoshka: str | None = Field(
         None,
-        description="shorter widths at which the loss is also computed, on the first coordinates of the embeddings, and "
-        f"added: {' or '.join(matryoshka.FORMS)}; only the full width if not given",
+        description="shorter widths at which the loss is also computed (on the first coordinates of the embeddings) "
+        f"and added: {' or '.join(matryoshka.FORMS)}; only the full width if not given",
     )
     learning_rate: float = Field(
         gt=0,
@@ -57,7 +57,7 @@ class TrialConfig(StrictModel):
         1.0,
         gt=0,
         le=1,
-        description="factor of the learning rate from each block of the encoder to the one below it",
+        description="factor applied to the learning rate from each encoder block to the one below it",
     )
     optimizer: Literal["adamw", "adamax", "adadelta", "sgd"] = Field(
         "adamw", description="PyTorch optimizer"
@@ -73,13 +73,13 @@ class TrialConfig(StrictModel):
         0.01, ge=0, description="weight decay of the optimizer; published values reach 100"
     )
     max_gradient_norm: float = Field(
-        1.0, gt=0, description="maximum gradient norm, to which larger gradients are scaled down"
+        1.0, gt=0, description="maximum gradient norm; larger gradients are scaled down to it"
     )
     tower: Tower = Field(
         "both",
-        description="both tunes one encoder of queries and documents; query tunes only the encoder of queries and of "
-        "anchors, and documents keep the reference's embeddings, so stored indexes stay valid; separate tunes two encoders, "
-        "which are equal at first",
+        description="both: tune one encoder for queries and documents; query: tune only the encoder for queries and "
+        "anchors, while documents keep the reference's embeddings, so stored indexes stay valid; separate: tune two "
+        "encoders that start out equal",
     )
     freezing: str = Field(
         "none",
@@ -91,11 +91,11 @@ class TrialConfig(StrictModel):
     )
     adapter: Literal["none", "lora"] = Field(
         "none",
-        description="lora trains low-rank matrices next to the encoder's linear layers, whose own weights stay as they "
-        "are; none trains the weights themselves",
+        description="lora: train low-rank matrices next to the encoder's linear layers, whose own weights stay "
+        "unchanged; none: train the weights themselves",
     )
     lora_rank: int | None = Field(
-        None, ge=1, le=1024, description="rank of the adapter lora; 8 if not given"
+        None, ge=1, le=1024, description="rank of the LoRA adapter; 8 if not given"
     )
     lora_alpha: float | None = Field(
         None,
@@ -104,13 +104,16 @@ class TrialConfig(StrictModel):
     )
     lora_targets: Literal["attention", "feed_forward", "all_linear"] | None = Field(
         None,
-        description="linear layers of the blocks that the adapter changes; all_linear if not given",
+        description="linear layers that the adapter changes in each block; all_linear if not given",
     )
     lora_dropout: float | None = Field(
-        None, ge=0, lt=1, description="dropout rate of the adapter's inputs; 0 if not given"
+        None, ge=0, lt=1, description="dropout rate for the adapter's inputs; 0 if not given"
     )
     dropout: float | None = Field(
-        None, ge=0, lt=1, description="rate of every dropout layer; the encoder's own if not given"
+        None,
+        ge=0,
+        lt=1,
+        description="rate of every dropout layer; the encoder's own rates if not given",
     )
     frozen_dropout: bool = Field(
         False,
@@ -131,7 +134,7 @@ class TrialConfig(StrictModel):
         None,
         gt=0,
         lt=1,
-        description="factor of the learning rate at each rung, for the exponential schedule only",
+        description="factor applied to the learning rate at each rung; for the exponential schedule only",
     )
     warmup_fraction: float = Field(
         0.1,
@@ -161,14 +164,14 @@ class TrialConfig(StrictModel):
         None,
         gt=0,
         lt=1,
-        description="score and store rungs with a moving average of the weights over optimizer steps, in which the "
-        "contribution of a step falls by this factor with each later step; off if not given",
+        description="score and store rungs with an exponential moving average of the weights over optimizer steps, "
+        "with this decay per step; off if not given",
     )
     idle_rungs: int | None = Field(
         None,
         ge=1,
-        description="end the trial after this many consecutive rungs without improvement, which is both a lower "
-        "validation loss and fewer errors than at the last improvement; never if not given",
+        description="end the trial after this many consecutive rungs without improvement; an improvement is both a "
+        "lower validation loss and fewer errors than at the last one; never if not given",
     )
     precision: Literal["auto", "fp32", "bf16"] = Field(
         "auto",
@@ -348,13 +351,13 @@ SHARED_PARAMETERS = tuple(name for name in TrialConfig.model_fields if name != "
 
 
 def parameter_names(losses: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return all of a trial's parameter names, including those for the table's losses and for ``losses``."""
+    """Return all of a trial's parameter names, including those of the table's losses and of ``losses``."""
     own_names = [name for loss in losses for name in find_loss(loss).parameters]
     return tuple(dict.fromkeys(("loss", *LOSS_PARAMETERS, *own_names, *SHARED_PARAMETERS)))
 
 
 def find_checked_loss(name: str) -> LossSpec:
-    """Return a loss like :func:`find_loss`; raise InputError if its parameters share names with those of all trials."""
+    """Find a loss like :func:`find_loss`; raise InputError if it reuses the name of a shared parameter."""
     loss = find_loss(name)
     for parameter in loss.parameters:
         if parameter in SHARED_PARAMETERS:  # only a user's own loss can have such a parameter

@@ -15,7 +15,7 @@ _TARGETS = ("same_class_cosine", "other_class_cosine")  # for scored pairs
 
 
 class _Unused(NamedTuple):
-    """A setting without effect, and the other setting that causes this."""
+    """A setting that has no effect, and the setting that causes this."""
 
     setting: KeyPath
     cause: KeyPath
@@ -25,8 +25,8 @@ class _Unused(NamedTuple):
 def warn_of_unused(document: Document, config: SweepConfig, space: Space) -> Iterator[str]:
     """Yield a warning for each setting that has no effect although the user may expect one.
 
-    Settings that are off or at their defaults do not count. Settings that lost their effect to an override count only
-    if they are overridden too.
+    Settings that are off or at their defaults do not count. Settings made ineffective by an override count only if they
+    are overridden too.
     """
     unused = [entry for entry in _find_unused(config, space) if _is_changed(config, entry.setting)]
     unused += _find_unused_in_space(space)

@@ -21,7 +21,7 @@ class WatchedSource(StrictModel):
         description="path or URI of a file, a folder or a glob; hub:NAME[:SPLIT]; or demo"
     )
     kind: DataKind | None = Field(
-        None, description="kind of the data; recognized by the columns if not given"
+        None, description="kind of data; inferred from the columns if not given"
     )
     columns: ColumnsConfig = Field(
         ColumnsConfig(), description="columns of retrieval data and pairs"
@@ -31,14 +31,14 @@ class WatchedSource(StrictModel):
         description="label of positive pairs; 1, true or entailment if not given; all other labels are negative",
     )
     thresholds: ThresholdsConfig = Field(
-        ThresholdsConfig(), description="scores of positive and negative pairs"
+        ThresholdsConfig(), description="score thresholds of positive and negative pairs"
     )
-    text_column: str = Field("text", description="column of labeled sentences")
-    label_column: str = Field("label", description="column of the labels of pairs or sentences")
+    text_column: str = Field("text", description="text column of labeled sentences")
+    label_column: str = Field("label", description="label column of pairs or sentences")
     max_queries: int = Field(
         MAX_QUERIES,
         ge=1,
-        description="maximum number of queries, of which a seeded sample is measured",
+        description="maximum number of queries; if there are more, a seeded sample is measured",
     )
 
 
@@ -67,7 +67,7 @@ class WatchConfig(StrictModel):
     )
     at: At = Field(
         "last",
-        description="last: measure each trial at its last rung; rung: at each rung, as the score watched needs",
+        description="last: measure each trial at its last rung; rung: at each rung, as the `watched` score requires",
     )
 
     @field_validator("sources")

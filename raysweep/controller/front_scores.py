@@ -47,7 +47,7 @@ AfterSearch = FrontRung | UnwatchedRung
 class ScoredRung:
     """A rung's test scores and the calibration of its head, as plain values without trial and step.
 
-    ``labeled`` holds the rung's points that use the labels in the pool, ``measures`` the rung's measures, and ``tasks`` the
+    ``labeled`` holds the rung's points that use the pool's labels, ``measures`` the rung's measures, and ``tasks`` the
     points of single data sets of a sequence.
     """
 
@@ -121,38 +121,28 @@ class FrontScores:
         if is_full or not self._waiting:
             return None
         rung = self._waiting.popleft()
-        self._begin_stage_of(rung)
-        self._under_way.append(rung)
-        self._sweep.num_to_score = len(self._waiting)
-        return rung
-
-    def _begin_stage_of(self, rung: AfterSearch) -> None:
-        """Log the start of a stage when its first rung is assigned."""
         stage: StageName = "test" if isinstance(rung, FrontRung) else "watch"
         if stage not in self._stages:
             self._stages.add(stage)
             num_rungs = 1 + sum(isinstance(other, type(rung)) for other in self._waiting)
             self._sweep.begin_stage(stage, num_rungs)
+        self._under_way.append(rung)
+        self._sweep.num_to_score = len(self._waiting)
+        return rung
 
     def take(self, rung: FrontRung, scored: ScoredRung) -> None:
         """Store a rung's scores, adding its watched score from the search, because watched data has no splits."""
         event = scored.event(rung)
-        points = tuple(self._with_watched(point) for point in event.points)
-        self._sweep.ledger.append(replace(event, points=points))
+        on_dev = {name_of_point(member): member for member in self._sweep.front}
+        points: list[Point] = []
+        for point in event.points:
+            member = on_dev.get(name_of_point(point))
+            if member is not None and WATCHED in member.scores:
+                scores = {**point.scores, WATCHED: member.scores[WATCHED]}
+                point = replace(point, scores=scores)
+            points.append(point)
+        self._sweep.ledger.append(replace(event, points=tuple(points)))
         self._under_way.remove(rung)
-
-    def _with_watched(self, point: Point) -> Point:
-        on_dev = next(
-            (
-                member
-                for member in self._sweep.front
-                if name_of_point(member) == name_of_point(point)
-            ),
-            None,
-        )
-        if on_dev is None or WATCHED not in on_dev.scores:
-            return point
-        return replace(point, scores={**point.scores, WATCHED: on_dev.scores[WATCHED]})
 
     def take_watched(self, rung: UnwatchedRung, watched: Watched) -> None:
         """Store a rung's values on watched data."""

@@ -218,7 +218,12 @@ class KeptScores:
         for name in far:
             del self._near[name]
         candidates = [*self._repeats, *far]
-        self._repeats = {name for name in candidates if self._original(name) in self._near}
+        self._repeats = set()
+        for name in candidates:
+            trial, step, kind, value = name
+            original = None if trial is None else self._original_of.get(trial)
+            if original is not None and (original, step, kind, value) in self._near:
+                self._repeats.add(name)
         emptied = []
         for name in set(candidates) - self._repeats:
             rung = _rung_of(name)
@@ -228,12 +233,6 @@ class KeptScores:
                 del self._rungs[rung]
                 emptied.append(rung)
         return emptied
-
-    def _original(self, name: PointName) -> PointName | None:
-        """Return the point that this one repeats with a different seed, or None if it is not a repeat."""
-        trial, step, kind, value = name
-        original = None if trial is None else self._original_of.get(trial)
-        return None if original is None else (original, step, kind, value)
 
     def tidy(self) -> None:
         """Remove the files of rungs without any points to keep, including rungs that were never reported."""
@@ -311,5 +310,5 @@ def _rung_of(name: PointName) -> Rung:
 
 
 def _is_part(file: str) -> bool:
-    """Return whether a file's name is that of a packed part. Each of the other files contains one rung."""
+    """Return whether a file's name is that of a packed part. Each other file contains one rung."""
     return file.startswith(_PART)

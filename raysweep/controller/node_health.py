@@ -1,4 +1,4 @@
-"""Nodes that fail trials: excluded after several raised errors in a row, paused while their disk is full."""
+"""Nodes where trials fail: excluded after several raised errors in a row, paused while their disk is full."""
 
 from collections.abc import Callable, Hashable, Set
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ MAX_PAUSE_SECONDS = 300.0
 
 @dataclass(frozen=True)
 class WorkerNode:
-    """A node of the cluster: Ray's ID and a name for users."""
+    """A cluster node: its Ray ID and a name for users."""
 
     id: str
     name: str
@@ -26,7 +26,7 @@ class NodeHealth:
     """The errors and pauses of a sweep's nodes, in this session.
 
     An error that a trial raises again on another node is the trial's own and does not count against the nodes. The last
-    usable node is neither excluded nor paused. ``list_usable`` returns the ids of the living nodes that run work.
+    usable node is neither excluded nor paused. ``list_usable`` returns the IDs of the live nodes that run work.
     """
 
     max_errors: int
@@ -62,7 +62,7 @@ class NodeHealth:
     def pause(self, node: WorkerNode, now: float) -> float | None:
         """Pause a node whose storage failed, for twice as long as the last time, and return the seconds.
 
-        Returns None, without a pause, if all other nodes are paused too, because the storage is then not the node's own.
+        Returns None, without a pause, if all other nodes are paused too, because the storage is then shared.
         """
         if not self._list_others(node) - self._paused(now):
             return None
@@ -72,7 +72,7 @@ class NodeHealth:
         return seconds
 
     def note_rung(self, job: Hashable, node_id: str) -> None:
-        """Record that a job has finished a rung on a node, which therefore works."""
+        """Record that a job has finished a rung on a node, so the node works."""
         self._raised_on.pop(job, None)
         self._errors.pop(node_id, None)
         self._pauses.pop(node_id, None)

@@ -16,13 +16,13 @@ class NodeMeter:
         self._budget = budget
         self._lock = threading.Lock()
         self._seen_at: float | None = None  # by the monotonic clock
-        self._up: Mapping[str, int] = {}  # numbers of nodes at the last observation, keyed by type
+        self._up: Mapping[str, int] = {}  # node counts at the last observation, keyed by type
         self._booting: Mapping[str, int] = {}
         self._up_seconds: dict[str, float] = defaultdict(float)
         self._boot_seconds: dict[str, float] = defaultdict(float)
 
     def see(self, up: Mapping[str, int], booting: Mapping[str, int]) -> None:
-        """Record the current numbers of running nodes and of booting nodes, each keyed by type."""
+        """Record the current counts of running and booting nodes, each keyed by type."""
         with self._lock:
             now = time.monotonic()
             seconds = 0.0 if self._seen_at is None else now - self._seen_at

@@ -25,8 +25,8 @@ class StudyFile:
     A second study, whose name ends with ``PAIR_STUDY``, has the same trials with two values, P and S of their best
     points, unless the sampler itself maximizes both. While the sweep runs, trials that have not ended are RUNNING. All
     others are COMPLETE, as are paused and interrupted ones at the sweep's end, because optuna-dashboard leaves pruned
-    trials out of most plots; the attribute ``status`` has the actual status. Failed trials are FAIL, and trials without a
-    rung are PRUNED. A replicate has its original's parameters and the attribute ``replicate_of``. ``begin`` must be
+    trials out of most plots; the ``status`` attribute has the actual status. Failed trials are FAIL, and trials without
+    a rung are PRUNED. A replicate has its original's parameters and the ``replicate_of`` attribute. ``begin`` must be
     called for every trial, in order.
     """
 

@@ -108,19 +108,15 @@ class Progress:
         goals = self._scheduler.objective.goals
         pairs = [point.pair(goals) for point in rung.points]
         names: list[Hashable] = [(point.step, *point.key) for point in rung.points]
-        budgets_ahead = self._budgets_ahead(rung)
+        budgets_ahead: list[int] = []  # the examples seen by each remaining rung
+        if not rung.stop:
+            examples_per_rung = self.configs[rung.trial].examples_per_rung
+            num_rungs = self.num_rungs[rung.trial]
+            steps_ahead = range(rung.step + 1, num_rungs + 1)
+            budgets_ahead = [step * examples_per_rung for step in steps_ahead]
         return self._scheduler.rung(
             rung.trial, rung.examples_seen, pairs, budgets_ahead, names, rung.may_begin
         )
-
-    def _budgets_ahead(self, rung: RungFinished) -> list[int]:
-        """Return the examples seen by each of a trial's remaining rungs; empty if the trial's own rule stops it."""
-        if rung.stop:
-            return []
-        examples_per_rung = self.configs[rung.trial].examples_per_rung
-        num_rungs = self.num_rungs[rung.trial]
-        steps_ahead = range(rung.step + 1, num_rungs + 1)
-        return [step * examples_per_rung for step in steps_ahead]
 
     def _verdict_at_last_rung(self, number: int) -> Verdict:
         num_rungs = self.num_rungs[number]

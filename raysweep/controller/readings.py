@@ -1,5 +1,6 @@
 """Collect the sentences that the reference and the front retrieve, and select the queries to show."""
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -65,8 +66,17 @@ class ReadingsWriter:
 
     def _retrieved(self, front: Sequence[Point]) -> dict[PointName, Retrieved]:
         """Return the known retrieved sentences of the reference and the front."""
-        retrieved = self._stored_before() | self._read(REFERENCE_FILE)
-        folders = {_folder_of(point) for point in front}
+        retrieved: dict[PointName, Retrieved] = {}
+        # Some points' weights may have been removed since an earlier session stored their readings.
+        with contextlib.suppress(InputError):
+            stored = stored_readings(self.run)
+            if stored is not None and stored.split == self.split:
+                retrieved.update(stored.retrieved)
+        retrieved |= self._read(REFERENCE_FILE)
+        folders: set[str] = set()
+        for point in front:
+            assert point.trial is not None and point.step is not None
+            folders.add(point_folder(point.trial, point.step))
         for folder in sorted(folders):
             retrieved |= self._read(f"{folder}/{reading_file(self.split)}")
         if REFERENCE not in retrieved:
@@ -79,14 +89,6 @@ class ReadingsWriter:
             if sentences is not None and sentences.ids.shape == shape:
                 of_front[name] = sentences
         return of_front
-
-    def _stored_before(self) -> dict[PointName, Retrieved]:
-        """Return the readings from earlier sessions, because some points' weights may have been removed since."""
-        try:
-            stored = stored_readings(self.run)
-        except InputError:
-            return {}
-        return dict(stored.retrieved) if stored is not None and stored.split == self.split else {}
 
     def _read(self, name: str) -> dict[PointName, Retrieved]:
         """Return a file's content, or an empty mapping if the file is missing or damaged."""
@@ -156,7 +158,7 @@ def _read_texts(
     read_texts: Callable[[npt.NDArray[np.integer]], list[str]],
     ids_by_query: Iterable[npt.NDArray[np.integer]],
 ) -> tuple[dict[int, str], int]:
-    """Return the texts for as many queries as fit, but at least one query, and the number of these queries."""
+    """Return the texts for as many queries as fit (at least one), and the number of these queries."""
     texts: dict[int, str] = {}
     num_bytes = 0
     num_queries = 0
@@ -171,9 +173,3 @@ def _read_texts(
         texts |= new_texts
         num_queries += 1
     return texts, num_queries
-
-
-def _folder_of(point: Point) -> str:
-    """Return the folder that holds the weights of a point's rung."""
-    assert point.trial is not None and point.step is not None
-    return point_folder(point.trial, point.step)

@@ -56,16 +56,12 @@ class RequestHandler:
                 raise InputError(queued.problem)
             request = read_request(queued.content)
         except InputError as error:
-            self._reject(queued, str(error))
+            text = escape_line(f"the request {error}")
+            self._decide(identity, lambda: Answer(accepted=False, text=text))
+            self._store_answer(identity, lambda: self._queue.reject(queued, text))
             return
         answer = self._decide(identity, lambda: self._act(identity, request))
         self._store_answer(identity, lambda: self._queue.answer(identity, answer))
-
-    def _reject(self, queued: QueuedRequest, problem: str) -> None:
-        """Reject an invalid request and set it aside."""
-        text = escape_line(f"the request {problem}")
-        self._decide(queued.identity, lambda: Answer(accepted=False, text=text))
-        self._store_answer(queued.identity, lambda: self._queue.reject(queued, text))
 
     def _decide(self, identity: str, decide: Callable[[], Answer]) -> Answer:
         """Return the answer to a request; the answer is decided and printed only once."""
@@ -134,21 +130,18 @@ class RequestHandler:
             case "pause" if self._sweep.is_over and not self._sweep.num_to_score:
                 return "--pause: the search is over, and no rungs are left to score, so nothing can be paused"
             case "workers":
-                return self._problem_of_workers(request.workers or 0)
+                workers = request.workers or 0
+                max_workers = self._sweep.num_workers
+                if max_workers is not None and workers > max_workers:
+                    return (
+                        f"--workers is {workers}; allowed: 1 to {max_workers}, the maximum of this session by "
+                        "resources.max_concurrent_trials or the cluster's resources"
+                    )
             case "stop-trial":
                 return self._problem_of_stop(request.trial or 0)
             case "try":
                 return self._problem_of_try(request.config or {})
         return None
-
-    def _problem_of_workers(self, workers: int) -> str | None:
-        max_workers = self._sweep.num_workers
-        if max_workers is None or workers <= max_workers:
-            return None
-        return (
-            f"--workers is {workers}; allowed: 1 to {max_workers}, the maximum of this session by "
-            "resources.max_concurrent_trials or the cluster's resources"
-        )
 
     def _problem_of_stop(self, number: int) -> str | None:
         trials = self._sweep.scheduler.trials

@@ -105,7 +105,11 @@ class Resumed:
 
     def __post_init__(self) -> None:
         self.ledger = Ledger(self.place, self.report, self.take_over)
-        self._check_files()
+        if not self.run.exists(LEDGER) and not self.run.exists(f"{LEDGER}.jsonl"):
+            raise InputError(f"{self.location}: cannot be resumed: {LEDGER}.jsonl is missing")
+        for name in FILES:
+            if not self.run.exists(name):
+                raise InputError(f"{self.location}: cannot be resumed: {name} is missing")
         check_links(self.run)
         self.events = self.ledger.open()
         try:
@@ -156,13 +160,6 @@ class Resumed:
                 f"{ledger_location(self.run)}: the sweep did not start, so it cannot be resumed; start a new one"
             )
 
-    def _check_files(self) -> None:
-        if not self.run.exists(LEDGER) and not self.run.exists(f"{LEDGER}.jsonl"):
-            raise InputError(f"{self.location}: cannot be resumed: {LEDGER}.jsonl is missing")
-        for name in FILES:
-            if not self.run.exists(name):
-                raise InputError(f"{self.location}: cannot be resumed: {name} is missing")
-
     @property
     def num_begun(self) -> int:
         """Return how many trials have started, not counting replicates."""
@@ -188,7 +185,7 @@ class Resumed:
         return reference.pair(goals)
 
     def next_log(self) -> str:
-        """Return the name of this session's log file; each session has a log file of its own."""
+        """Return the name of this session's log file; each session has its own log file."""
         names = self.run.names()
         number = 2
         while f"run-{number}.log" in names:
@@ -458,26 +455,20 @@ def _changed(resumed: Resumed, space: Path | None, overrides: Sequence[Override]
             f"is {num_trials}, but {num_begun} trials have started; allowed: at least {num_begun}"
         )
         raise after.document.error(("budget", "trials"), reason)
-    if space is None and "sampler" not in dict(overrides):
-        _check_own_sampler(after.config.sampler, resumed.location)
+    sampler = after.config.sampler
+    is_imported = ":" in sampler and not sampler.startswith("optuna.samplers:")
+    # Anyone with write access to the run could have put an import path into the run's file.
+    if is_imported and space is None and "sampler" not in dict(overrides):
+        raise InputError(
+            f"{resumed.location}: sampler is {sampler!r} in the run's own file, whose code would be executed; to "
+            f"allow it: --sampler {sampler}"
+        )
     check_sampler(after)
     resumed.space_changed = after.config.space != before.config.space
     if resumed.space_changed:
         check_space(before.space, after.space, resumed.location)
         check_defaults(before.space, after.space, resumed.location)
     return after
-
-
-def _check_own_sampler(sampler: str, run: str) -> None:
-    """Raise ``InputError`` if the sampler is an import path that appears only in the run's file.
-
-    Anyone with write access to the run could have put it there, and its code would be executed.
-    """
-    if ":" in sampler and not sampler.startswith("optuna.samplers:"):
-        raise InputError(
-            f"{run}: sampler is {sampler!r} in the run's own file, whose code would be executed; to allow it: "
-            f"--sampler {sampler}"
-        )
 
 
 def _override_runs(

@@ -66,7 +66,7 @@ class Workload:
     )  # trials that left workers, keyed by finished rungs
     interrupted: Sequence[
         tuple[int, int]
-    ] = ()  # finished rungs and number of rungs of each trial that continues
+    ] = ()  # finished and total rungs of each trial that continues
 
     def expected_rungs(self, num_done: int, num_rungs: int) -> float:
         """Return the expected final number of rungs of a trial that has finished ``num_done`` of ``num_rungs``.
@@ -84,14 +84,14 @@ class Workload:
         if self.rung_seconds is None:
             return math.inf
         by_trial = [self._trial_seconds_left(rung, self.rung_seconds) for rung in running]
-        total = sum(by_trial) + self.rung_seconds * self._num_queued(num_to_begin)
+        num_new = num_to_begin * self.expected_rungs(0, self.max_rungs)
+        # How many rungs the new and interrupted trials are expected to run.
+        num_queued = num_new + sum(
+            self.expected_rungs(*trial) - trial[0] for trial in self.interrupted
+        )
+        total = sum(by_trial) + self.rung_seconds * num_queued
         num_on_workers = sum(rung.activity != Activity.WAITING for rung in running)
         return max(total / (num_on_workers or len(running) or 1), *by_trial, 0.0)
-
-    def _num_queued(self, num_to_begin: int) -> float:
-        """Return the expected number of rungs of the new and the interrupted trials."""
-        num_new = num_to_begin * self.expected_rungs(0, self.max_rungs)
-        return num_new + sum(self.expected_rungs(*trial) - trial[0] for trial in self.interrupted)
 
     def _trial_seconds_left(self, rung: RunningRung, mean_seconds: float) -> float:
         current = rung.seconds_left
@@ -134,9 +134,9 @@ class SweepStatus:
 
     @property
     def counts_text(self) -> str:
-        """Return the number of trials in total, by status, and at a time."""
+        """Return the trial counts: begun, by status, and the maximum at a time."""
         counts = ["paused"] if self.is_paused else []
-        counts.append(f"{self.num_begun} of {self.num_trials} trials begun")
+        counts.append(f"{self.num_begun} of {self.num_trials} trials started")
         if self.num_replicates:
             counts.append(f"{self.num_replicates} of at most {self.max_replicates} replicates")
         num_waiting = sum(rung.activity == Activity.WAITING for rung in self.running)

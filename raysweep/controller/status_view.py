@@ -39,7 +39,10 @@ class StatusView:
         if rungs:
             yield _table(rungs[:num_rows], min(BAR_WIDTH, options.max_width - WIDTH_WITHOUT_BARS))
         if others := rungs[num_rows:]:
-            yield Text(f"and {len(others)} more: {_counts_text(others)}")
+            counts = Counter(rung.activity for rung in others)
+            shown = [activity for activity in Activity if counts[activity]]
+            texts = [f"{counts[activity]} {activity}" for activity in shown]
+            yield Text(f"and {len(others)} more: {', '.join(texts)}")
 
 
 def _search(status: SweepStatus) -> Iterator[RenderableType]:
@@ -67,7 +70,9 @@ def _table(rungs: Iterable[RunningRung], bar_width: int) -> Table:
     for column in COLUMNS:
         table.add_column(column, justify="right" if column in NUMBERS else "left", no_wrap=has_bars)
     for rung in rungs:
-        num_seen = _num_seen(rung)
+        num_seen = None if rung.progress is None else rung.progress.num_seen
+        if rung.activity == Activity.EVALUATING:
+            num_seen = rung.num_examples
         count = f"{rung.num_examples:,}"
         bar: ProgressBar | str = ""
         if num_seen is not None:
@@ -85,15 +90,3 @@ def _table(rungs: Iterable[RunningRung], bar_width: int) -> Table:
             time_left,
         )
     return table
-
-
-def _num_seen(rung: RunningRung) -> int | None:
-    """Return how many examples of its rung a trial has seen, or None if it has not reported any."""
-    if rung.activity == Activity.EVALUATING:
-        return rung.num_examples
-    return None if rung.progress is None else rung.progress.num_seen
-
-
-def _counts_text(rungs: Iterable[RunningRung]) -> str:
-    counts = Counter(rung.activity for rung in rungs)
-    return ", ".join(f"{counts[activity]} {activity}" for activity in Activity if counts[activity])

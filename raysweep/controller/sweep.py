@@ -7,6 +7,7 @@ Independent of Ray.
 
 import contextlib
 import itertools
+import math
 import time
 from collections import Counter, deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -320,19 +321,15 @@ class Sweep:
     def overdue_reason(self, number: int) -> str | None:
         """Return the reason to kill a trial's process if its rung is taking too long, otherwise None."""
         began = self.assignments[number].rung_began
-        limit_seconds = self._rung_limit_seconds
-        if began is None or limit_seconds is None or self.seconds - began <= limit_seconds:
+        limit_seconds = math.inf  # unless it is set, or a rung has ended in this session
+        if minutes := self.config.resources.rung_minutes:
+            limit_seconds = 60 * minutes
+        elif self._slowest_rung_seconds:
+            multiple = SLOWEST_RUNGS * self._slowest_rung_seconds
+            limit_seconds = max(multiple, MIN_RUNG_LIMIT_SECONDS)
+        if began is None or self.seconds - began <= limit_seconds:
             return None
         return f"its rung took more than {duration(limit_seconds)}, and its process was killed"
-
-    @property
-    def _rung_limit_seconds(self) -> float | None:
-        """Return the time limit for a rung: as configured, or else a multiple of the slowest rung's time, if known."""
-        if minutes := self.config.resources.rung_minutes:
-            return 60 * minutes
-        if not self._slowest_rung_seconds:
-            return None
-        return max(SLOWEST_RUNGS * self._slowest_rung_seconds, MIN_RUNG_LIMIT_SECONDS)
 
     def _verdict_after(self, rung: RungFinished) -> Verdict | None:
         """Record a rung, and return the trial's verdict, which depends on its scores, user requests and the budget."""
@@ -552,28 +549,21 @@ class Sweep:
         self._log(TrialInterrupted(trial=number, reason=reason, cost=self.costs.trial_cost(number)))
 
     def _end(self, number: int, verdict: Verdict, traceback: str | None = None) -> None:
-        """End a trial for good."""
+        """End a trial for good; if it is a replicate, also log the means over its configuration's runs."""
         status, reason = verdict
-        if status != TrialStatus.FAILED:
-            self._log_means(
-                number
-            )  # log first: a kill in between may repeat this event but never loses it
+        original = self.scheduler.trials[number].replicate_of
+        if status != TrialStatus.FAILED and original is not None:
+            # Logged first: a kill in between may repeat this event but never loses it.
+            means = self.scheduler.replicates.means(original, ending=number)
+            points = mean_points(original, means, self.scheduler.objective.goals)
+            num_runs = max((point.runs for point in points), default=1)
+            self._log(ReplicatesAveraged(trial=original, runs=num_runs, points=points))
         cost = self.costs.trial_cost(number)
         self._log(
             TrialEnded(trial=number, status=status, reason=reason, cost=cost, traceback=traceback)
         )
         self.progress.end(number, verdict)
         self._remove_checkpoint(number)
-
-    def _log_means(self, number: int) -> None:
-        """Log the means over a configuration's runs if the trial, which is about to end, is one of its replicates."""
-        original = self.scheduler.trials[number].replicate_of
-        if original is None:
-            return
-        means = self.scheduler.replicates.means(original, ending=number)
-        points = mean_points(original, means, self.scheduler.objective.goals)
-        num_runs = max((point.runs for point in points), default=1)
-        self._log(ReplicatesAveraged(trial=original, runs=num_runs, points=points))
 
     def begin_stage(self, stage: StageName, count: int) -> None:
         """Log the start of a stage that scores ``count`` rungs or front members, for progress displays."""
@@ -659,7 +649,11 @@ class Sweep:
                 "plateau",
             ):
                 self._free_checkpoints()
-            self._remove_other_checkpoints()
+            # Only the checkpoints from which a trial can resume are kept.
+            resumable = (*self.resumable_trials(), *self.assignments)
+            needed = {Path(checkpoint_folder(number)).name for number in resumable}
+            for name in self.run.names(CHECKPOINTS) - needed:
+                self.run.remove(f"{CHECKPOINTS}/{name}")
             self._weights.keep_only(
                 self.front
             )  # this also removes the weights of rungs that were never reported
@@ -694,15 +688,6 @@ class Sweep:
         for number in numbers:
             self._remove_checkpoint(number)
 
-    def _remove_other_checkpoints(self) -> None:
-        """Remove all checkpoints except those from which a trial can resume."""
-        needed = {
-            Path(checkpoint_folder(number)).name
-            for number in (*self.resumable_trials(), *self.assignments)
-        }
-        for name in self.run.names(CHECKPOINTS) - needed:
-            self.run.remove(f"{CHECKPOINTS}/{name}")
-
     # Costs, disk, ledger and display.
 
     def count_nodes(self, *, at_once: bool = False) -> None:
@@ -723,7 +708,7 @@ class Sweep:
             assignment.paid_until = now
 
     def _remove_beyond_bound(self) -> None:
-        """Meet ``storage.max_gib`` by ending paused trials, the worst first, and then by removing weights of the front.
+        """Meet ``storage.max_gib`` by ending paused trials, worst first, and then by removing the front's weights.
 
         The checkpoints of running and interrupted trials are needed and do not count, because many large checkpoints
         would otherwise cost the front its weights.

@@ -6,7 +6,7 @@ P and 1, and S keeps its ratio to the reference's S. Older trials outside the ne
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -80,7 +80,12 @@ def gather(runs: Sequence[Results], space: Space, reference: Pair, goals: Goals)
             if point.split == "dev" and point.has(goals):
                 rescaled = _rescale(point.pair(goals), old_reference, reference)
                 pairs[point.trial, point.step].append(rescaled)
-        for trial, rungs in _finished_rungs(run):
+        for trial in run.trials:
+            own_rungs = [rung for rung in run.rungs if rung.trial == trial.trial]
+            rungs = sorted(own_rungs, key=lambda rung: rung.step)
+            has_failed = trial.status == TrialStatus.FAILED
+            if not rungs or has_failed or trial.replicate_of is not None:
+                continue
             if not _contains(space, trial):
                 num_left_out += 1
                 continue
@@ -102,18 +107,8 @@ def _reference_scores(run: Results, goals: Goals) -> Pair:
     )
 
 
-def _finished_rungs(run: Results) -> Iterator[tuple[Trial, list[Rung]]]:
-    """Yield each usable trial with its rungs in order, skipping failed trials and replicates."""
-    for trial in run.trials:
-        rungs = sorted(
-            (rung for rung in run.rungs if rung.trial == trial.trial), key=lambda rung: rung.step
-        )
-        if rungs and trial.status != TrialStatus.FAILED and trial.replicate_of is None:
-            yield trial, rungs
-
-
 def _contains(space: Space, trial: Trial) -> bool:
-    """Return whether the space contains a configuration, including parameters that it leaves at their default."""
+    """Return whether the space contains the configuration; parameters outside the space must be defaults."""
     try:
         old = trial_config(dict(trial.config))
         suggester = space.suggest_fixed(old.flat)

@@ -47,8 +47,8 @@ class AllPairs:
     def positives(self, first_joined: int | None) -> Ids:
         """Return pairs of the same class, (m, 2), or (3 m, 2) with joined sentences.
 
-        The joined sentence of pair i has the id ``first_joined`` + i. It is paired with the pair's second sentence, and
-        with its first.
+        The joined sentence of pair i has the id ``first_joined`` + i. It is paired with the pair's second sentence and
+        with the first.
         """
         if first_joined is None:
             return self.pairs
@@ -63,8 +63,8 @@ class AllPairs:
     ) -> Ids:
         """Return a random sentence of another class for each positive, (m,).
 
-        Positives with the same first sentence get different negatives, repeated if there are too few. ``labels`` are those
-        of all sentences. At least two classes must exist.
+        Positives with the same first sentence get different negatives, repeated if there are too few. ``labels`` covers
+        all sentences. At least two classes must exist.
         """
         classes = np.unique(self.labels).tolist()
         others = {label: self.ids[self.labels != label] for label in classes}

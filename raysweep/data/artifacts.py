@@ -107,7 +107,7 @@ class Store:
         return Artifact(self.location, "/".join([artifact.name, WORK, *names]))
 
     def note_use(self, artifact: Artifact) -> None:
-        """Set the modification time of the artifact's manifest, which records the last use, to now."""
+        """Record a use of the artifact by setting its manifest's modification time to now."""
         manifest = f"{artifact.name}/{MANIFEST}"
         with contextlib.suppress(OSError):  # a read-only store
             if isinstance(self.root, BucketFolder):
@@ -166,19 +166,16 @@ class Store:
             if is_temporary or is_stale:
                 root.remove(f"{folder}/{name}")
         known = {f"{number:05}{ending}": shard.get("crc32") for number, shard in enumerate(shards)}
-        manifest[CHECKSUMS] = self._checksums(folder, {**known, **(checksums or {})})
-        root.put(f"{folder}/{MANIFEST}", write_manifest(manifest))
-
-    def _checksums(self, folder: str, known: Mapping[str, int | None]) -> dict[str, int]:
-        """Return the CRC-32 of each stored file, reading those that are not known, such as shards of a killed build."""
-        checksums: dict[str, int] = {}
-        for name in sorted(self.root.sizes(folder).keys() - {MANIFEST}):
+        known = {**known, **(checksums or {})}
+        stored_checksums: dict[str, int] = {}
+        for name in sorted(root.sizes(folder).keys() - {MANIFEST}):
             checksum = known.get(name)
-            if checksum is None:
-                (content,) = self.root.read([f"{folder}/{name}"])
+            if checksum is None:  # such as for a shard of a killed build
+                (content,) = root.read([f"{folder}/{name}"])
                 checksum = zlib.crc32(content)
-            checksums[name] = checksum
-        return checksums
+            stored_checksums[name] = checksum
+        manifest[CHECKSUMS] = stored_checksums
+        root.put(f"{folder}/{MANIFEST}", write_manifest(manifest))
 
     def remove(self, artifact: Artifact) -> None:
         """Remove an artifact."""

@@ -27,7 +27,7 @@ def check_classes(data: DataConfig, labels: Sequence[str]) -> None:
 
 
 def describe_no_classes(labels: Sequence[str]) -> str:
-    """Return why distinct labels do not seem to be classes, with an example; empty if they do."""
+    """Return why distinct labels do not seem to be classes, with an example, or an empty string if they do."""
     numbers = [label for label in labels if _NUMBER.fullmatch(label)]
     if len(numbers) > MAX_NUMBERS:
         example = numbers[len(numbers) // 2]

@@ -63,30 +63,22 @@ class Containment:
         """Return the training rows that contain each of these rows, ascending; None if more than ``max_rows`` do."""
         containing: list[Ids | None] = []
         for batch in self._batches(ids):
-            counts, phrases, rows = self._find_rows(batch, max_rows)
-            starts = np.searchsorted(phrases, np.arange(len(batch)))
-            rows_by_phrase = np.split(rows, starts[1:])
+            counts = np.zeros(len(batch), np.int64)
+            phrases = np.zeros(0, np.int64)
+            rows = np.zeros(0, np.int64)
+            for matches in self._find_phrases(batch, max_rows):
+                counts[matches.present] += matches.counts
+                phrases = np.concatenate([phrases, matches.phrases])
+                rows = np.concatenate([rows, matches.rows])
+                is_rare = counts[phrases] <= max_rows
+                phrases = phrases[is_rare]
+                rows = rows[is_rare]
+            order = np.lexsort((rows, phrases))
+            starts = np.searchsorted(phrases[order], np.arange(len(batch)))
+            rows_by_phrase = np.split(rows[order], starts[1:])
             for count, rows_of_phrase in zip(counts.tolist(), rows_by_phrase, strict=True):
-                is_rare = count <= max_rows
-                containing.append(rows_of_phrase if is_rare else None)
+                containing.append(rows_of_phrase if count <= max_rows else None)
         return containing
-
-    def _find_rows(
-        self, batch: Sequence[str], max_rows: int
-    ) -> tuple[Integers, Integers, Integers]:
-        """Return the number of rows that contain each phrase, and pairs of rare phrases and their rows, sorted."""
-        counts = np.zeros(len(batch), np.int64)
-        phrases = np.zeros(0, np.int64)
-        rows = np.zeros(0, np.int64)
-        for matches in self._find_phrases(batch, max_rows):
-            counts[matches.present] += matches.counts
-            phrases = np.concatenate([phrases, matches.phrases])
-            rows = np.concatenate([rows, matches.rows])
-            is_rare = counts[phrases] <= max_rows
-            phrases = phrases[is_rare]
-            rows = rows[is_rare]
-        order = np.lexsort((rows, phrases))
-        return counts, phrases[order], rows[order]
 
     def _batches(self, ids: Ids) -> Iterator[list[str]]:
         """Yield the texts of these rows in batches that fit in memory."""

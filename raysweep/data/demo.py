@@ -154,7 +154,7 @@ def generate(
 def _distinct_rows(draw: "_Draw", num_rows: int, seen: set[str]) -> list[DemoRow] | None:
     """Return rows in random order, cycling through topics and labels, or None if the grammar runs out of sentences.
 
-    Their texts are not in ``seen``, and are added to it.
+    The rows' texts are new to ``seen``, and are added to it.
     """
     words = vocabulary()
     cells = list(itertools.product(words.topics, (False, True)))

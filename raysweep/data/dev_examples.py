@@ -1,4 +1,4 @@
-"""Examples of dev sentences and their neighbors, on which trials are validated."""
+"""Examples made of dev sentences and their neighbors, for validating trials."""
 
 import numpy as np
 import numpy.typing as npt

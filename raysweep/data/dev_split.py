@@ -199,7 +199,17 @@ class _Carver:
             is_absent = not self.admitted[label] and not free.rows_by_label[label]
             if is_absent and candidates:
                 lone.append((label, candidates[0].group))
-        dev = self._draw_with(lone, free.num_rows)
+        # As many of the lone groups as fit in 1% of dev.
+        num_lone = min(len(lone), int(MAX_INSIDE * free.num_rows))
+        while True:
+            for position, (label, group) in enumerate(lone):
+                self.admitted[label] = [group] if position < num_lone else []
+            dev = self.draw(self.leaving_by_label)
+            admitted = [group for _, group in lone[:num_lone]]
+            num_inside = int(self.sizes[admitted].sum())
+            if num_inside <= MAX_INSIDE * dev.num_rows:
+                break
+            num_lone -= 1
         is_dev = dev.is_drawn[self.groups]
         is_left_out = np.zeros(len(self.labels), bool)
         for group, rows in self.containing.items():
@@ -251,19 +261,6 @@ class _Carver:
             self.containing[group] = rows
             self.admitted[label].append(group)
             num_rows -= int(self.sizes[group])
-
-    def _draw_with(self, lone: Sequence[tuple[int, int]], num_rows: int) -> _Dev:
-        """Draw with as many of the lone groups as fit in 1% of dev, which has about ``num_rows`` rows."""
-        num_lone = min(len(lone), int(MAX_INSIDE * num_rows))
-        while True:
-            for position, (label, group) in enumerate(lone):
-                self.admitted[label] = [group] if position < num_lone else []
-            dev = self.draw(self.leaving_by_label)
-            admitted = [group for _, group in lone[:num_lone]]
-            num_inside = int(self.sizes[admitted].sum())
-            if num_inside <= MAX_INSIDE * dev.num_rows:
-                return dev
-            num_lone -= 1
 
 
 def _split_in_proportion(counts: Integers, total: int) -> Integers:

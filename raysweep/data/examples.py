@@ -56,7 +56,7 @@ def keep_ranks(
 def with_negatives_of(
     others: NDArray[np.int32], neighbor_ids: NDArray[np.int32]
 ) -> NDArray[np.int32]:
-    """Return neighbors (m, 2, k) whose neighbors of other classes are those in ``others``, (m, 2, k)."""
+    """Return neighbors (m, 2, k), with those of other classes taken from ``others``, (m, 2, k)."""
     return np.stack([neighbor_ids[:, _OWN], others[:, _OTHER]], axis=1)
 
 
@@ -154,7 +154,7 @@ def _sample_quotas(
 
 @dataclass(frozen=True)
 class Chunk:
-    """Up to :data:`CHUNK` consecutive anchors, and their number in the sequence of all chunks.
+    """Up to :data:`CHUNK` consecutive anchors, and the chunk's number in the sequence of all chunks.
 
     ``anchors`` (m,) are sentence ids, ``neighbor_ids`` (m, 2, k) their neighbors and ``quotas``, (m,) or (m, 2), their
     quotas from :func:`allocate`. ``negatives`` (m, k) limits the triplets; see :func:`num_candidates`.

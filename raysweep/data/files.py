@@ -39,7 +39,7 @@ _NARROW_FLOATS = {pa.float16(): np.float16, pa.float32(): np.float32}
 _SEPARATORS = re.compile(r"[\t\n\r]")
 _ESCAPED_BYTE = re.compile(
     r"[\udc80-\udcff]"
-)  # as written by Python's error handler "surrogateescape"
+)  # as written by Python's "surrogateescape" error handler
 
 Blocks = Iterator[tuple[list[Any], ...]]
 """Tuples of raw values by column, such as texts and labels, with up to ``BLOCK_ROWS`` values each."""
@@ -237,7 +237,7 @@ def _cell_name(cell: str) -> str:
 
 
 def _explain_csv(message: str) -> str:
-    """Return a description of the problem behind an error message of the csv module."""
+    """Return a description of the problem behind a csv module error message."""
     if message == "unexpected end of data":
         return "a quote is still open at the end of the file"
     if message.endswith("expected after '\"'"):

@@ -40,7 +40,7 @@ def parse(source: str, split: str) -> tuple[str, str]:
     """Return the name and split of a hub source; the default split is ``split``.
 
     Raises:
-        InputError: If the source is malformed, or the package ``datasets`` is missing.
+        InputError: If the source is malformed, or the ``datasets`` package is missing.
     """
     match = _SOURCE.fullmatch(source)
     if not match:
@@ -111,7 +111,7 @@ def _load(source: str, subset: str | None, split: str) -> Any:
 
 
 def persist(request: Callable[[], T], sleep: Callable[[float], None] = time.sleep) -> T:
-    """Return the answer to a request to the hub, retrying transient errors with random, increasing pauses.
+    """Return the hub's answer to a request, retrying transient errors with random, increasing pauses.
 
     Many nodes that start at once behind one address exceed the hub's rate limit. A ``Retry-After`` header is respected.
     Other errors, and the last one after PATIENCE_SECONDS of pauses, are raised.

@@ -35,7 +35,7 @@ def num_probes(num_rows: int) -> int:
 
 
 def train(source: VectorFile, seed: int, num_threads: int | None = None) -> NDArray[np.float32]:
-    """Return the cells' centroids (cells, d), of unit length: spherical k-means on a seeded sample of the rows."""
+    """Return the cells' centroids (cells, d), of unit length, from spherical k-means on a seeded sample of the rows."""
     import faiss
 
     if num_threads is not None:
@@ -73,7 +73,7 @@ class Quantizer:
         )
 
     def nearest(self, vectors: NDArray[np.float32], count: int) -> NDArray[np.int32]:
-        """Return the ascending numbers (m, count) of the cells nearest to ``vectors`` (m, d), or all cells if fewer."""
+        """Return the ascending numbers (m, count) of the cells nearest to ``vectors`` (m, d), or of all if fewer."""
         import faiss
 
         num_cells = len(self._centroids)
@@ -99,7 +99,7 @@ class Quantizer:
 
 
 def recall(neighbors: Neighbors, exact: Neighbors) -> float:
-    """Return the share of the exact neighbors that ``neighbors`` contains, or 1 if there are none."""
+    """Return the share of the exact neighbors that ``neighbors`` contains, or 1 if there are no exact ones."""
     width = neighbors.ids.shape[2]
     num_common = 0
     for ids, exact_ids in zip(

@@ -98,15 +98,21 @@ class NeighborShard:
         """Return the k nearest rows in each slot for the queries (m), regardless of the search's mode.
 
         Ids are row numbers of the source. Cosines are computed in double precision and rounded to float32, and ties go
-        to the lower id. So the answer does not depend on how queries are split into calls and, once merged, not on how
-        rows are split into shards. With ``probes`` (m, p), cell numbers, each query is compared only with the rows in
+        to the lower id. So the answer does not depend on how queries are split into calls or, once merged, on how rows
+        are split into shards. With ``probes`` (m, p), cell numbers, each query is compared only with the rows in
         its cells.
         """
         question = _Question(queries, search, probes)
         neighbors = Neighbors.empty(len(queries), search.k)
         num_fetched = search.k + SLACK
         if probes is None:
-            slots = self._search_classes(queries, num_fetched)
+            own, others = _heaps(len(queries), num_fetched)
+            for label, members in self._classes.items():
+                class_cosines, positions = members.nearest(queries.vectors, num_fetched)
+                has_label = queries.labels == label
+                _add(own, has_label, class_cosines, positions)
+                _add(others, ~has_label, class_cosines, positions)
+            slots = _finished(own, others)
         else:
             slots = self._search_cells(queries, num_fetched, probes)
         for slot, nearest in enumerate(slots):
@@ -122,16 +128,6 @@ class NeighborShard:
             unsettled = np.flatnonzero(may_be_nearer & may_be_neighbor & ~all_fetched)
             self._compare_with_all(question, unsettled, slot, neighbors)
         return neighbors
-
-    def _search_classes(self, queries: LabeledVectors, count: int) -> Slots:
-        """Return the nearest rows of both slots among all rows."""
-        own, others = _heaps(len(queries), count)
-        for label, members in self._classes.items():
-            cosines, positions = members.nearest(queries.vectors, count)
-            has_label = queries.labels == label
-            _add(own, has_label, cosines, positions)
-            _add(others, ~has_label, cosines, positions)
-        return _finished(own, others)
 
     def _search_cells(
         self, queries: LabeledVectors, count: int, probes: NDArray[np.integer]

@@ -18,7 +18,7 @@ Pairs = tuple[Integers, Integers]
 
 
 class _Spaces(dict[int, int]):
-    """A mapping for ``str.translate`` from punctuation to a space, filled on demand; other characters stay."""
+    """A mapping for ``str.translate`` from punctuation to a space, filled on demand; other characters are unchanged."""
 
     def __missing__(self, character: int) -> int:
         kind = category(chr(character))

@@ -24,7 +24,7 @@ from raysweep.storage.folder import open_folder
 
 @dataclass(frozen=True)
 class TaskArtifacts:
-    """The artifacts of a data set of a sequence: its sentences, and their unit embeddings under the encoder."""
+    """The artifacts of a sequence's data set: its sentences, and their unit embeddings under the reference encoder."""
 
     sentences: Artifact
     embeddings: Sides[Artifact]
@@ -48,7 +48,7 @@ class Prepared:
     reference_identity: str
     scores_artifacts: dict[str, Artifact] = field(
         default_factory=dict
-    )  # the experts', of train and dev; may be empty
+    )  # the experts' scores for train and dev; may be empty
     # class probabilities under the teacher, if trials learn from one
     teacher_artifact: Artifact | None = None
     tasks: dict[str, TaskArtifacts] = field(default_factory=dict)
@@ -237,7 +237,7 @@ class Prepared:
     def examples(
         self, kind: LossExamples
     ) -> tuple[npt.NDArray[np.integer], npt.NDArray[Any] | None]:
-        """Return the sentence ids (examples, 1 to 3) of a kind, and its targets (examples,) if the kind has any."""
+        """Return the sentence ids (examples, 1 to 3) of a kind's examples, and any targets (examples,) of the kind."""
         if kind == "labeled_sentence":
             train = self.sentences.ids("train")
             labels = np.asarray(self.sentences.labels[train])
@@ -253,7 +253,7 @@ class Prepared:
         return ids, np.asarray(open_array(folder, "targets")) if has_targets else None
 
     def soft_targets(self, rule: str) -> npt.NDArray[np.float32]:
-        """Return the target cosines (examples,) of the scored pairs by a rule of the table of soft targets.
+        """Return the target cosines (examples,) of the scored pairs by a rule from the soft targets table.
 
         Raises:
             InputError: If the sweep was prepared without experts.
@@ -280,7 +280,7 @@ class Prepared:
 
 
 def _names_by_key(key: str, artifacts: Sides[Artifact]) -> dict[str, str]:
-    """Return the names of artifacts for the file: ``key``, and ``query_key`` if queries have another artifact."""
+    """Return the artifact names for the file: ``key``, and ``query_key`` if queries have a different artifact."""
     names = {key: artifacts.document.name}
     if not artifacts.is_shared:
         names[f"query_{key}"] = artifacts.query.name

@@ -68,7 +68,14 @@ class RandomNeighbors:
         all_rows = _Ranges.alike(len(anchors), len(self._rows))
         slots = (own_class, own_group), (all_rows, own_class)
         for slot, (candidates, excluded) in enumerate(slots):
-            numbers, neighbors = self._pick(candidates, excluded, rng)
+            # Up to k rows of the candidates for each anchor, without the excluded range within them.
+            counts = candidates.sizes - excluded.sizes
+            quotas = np.minimum(counts, self.k)
+            numbers, picks = pick_distinct(counts, quotas, rng)
+            picked_places = candidates.starts[numbers] + picks
+            is_beyond = picked_places >= excluded.starts[numbers]
+            picked_places[is_beyond] += excluded.sizes[numbers][is_beyond]
+            neighbors = self._rows[picked_places]
             queries = anchors[numbers]
             is_copy = self._duplicate_groups[neighbors] == groups[queries]  # with a different label
             neighbors = neighbors[~is_copy]
@@ -77,21 +84,6 @@ class RandomNeighbors:
             columns = np.arange(len(queries)) - first_places
             drawn.ids[queries, slot, columns] = neighbors
         return drawn
-
-    def _pick(
-        self, candidates: "_Ranges", excluded: "_Ranges", rng: np.random.Generator
-    ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        """Pick up to k rows of one range for each anchor, excluding a second range within it.
-
-        Return the anchors' numbers, in ascending order, and the rows of their neighbors.
-        """
-        counts = candidates.sizes - excluded.sizes
-        quotas = np.minimum(counts, self.k)
-        numbers, picks = pick_distinct(counts, quotas, rng)
-        places = candidates.starts[numbers] + picks
-        is_beyond = places >= excluded.starts[numbers]
-        places[is_beyond] += excluded.sizes[numbers][is_beyond]
-        return numbers, self._rows[places]
 
 
 @dataclass(frozen=True)

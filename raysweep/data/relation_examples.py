@@ -54,8 +54,8 @@ class RelationExamples:
     ) -> Examples:
         """Return min(target, candidates) distinct examples in the order of their groups.
 
-        They are sentence ids (examples, 3) or (examples, 2), and targets (examples,) or None. Every candidate has the
-        same probability. Half of labeled and scored pairs are positives, if there are enough of both.
+        The result is sentence ids (examples, 3) or (examples, 2), and targets (examples,) or None. Every candidate has
+        the same probability. Half of labeled and scored pairs are positives, if there are enough of both.
 
         Args:
             kind: The kind of examples.
@@ -68,7 +68,16 @@ class RelationExamples:
         stream = (examples.KINDS.index(kind),)
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=stream))
         if kind == "triplet":
-            return self._draw_triplets(counts, quotas, rng), None
+            groups, numbers = examples.pick_distinct(counts, quotas, rng)
+            positive_numbers, negative_numbers = np.divmod(numbers, self.negatives.sizes[groups])
+            positive_rows = self.positives.at(groups, positive_numbers)
+            negative_rows = self.negatives.at(groups, negative_numbers)
+            columns = [
+                self.pairs.first[positive_rows],
+                self.pairs.second[positive_rows],
+                self.pairs.second[negative_rows],
+            ]
+            return np.stack(columns, axis=1).astype(np.int32), None
         if kind == "positive_pair":
             rows = self.positives.draw(counts, quotas, rng)
             return self._ids(rows), None
@@ -78,21 +87,6 @@ class RelationExamples:
         values = np.array(cosines if kind == "scored_pair" else (1.0, 0.0), np.float32)
         targets = np.repeat(values, [len(positives), len(negatives)])
         return self._ids(rows), targets
-
-    def _draw_triplets(
-        self, counts: Integers, quotas: Integers, rng: np.random.Generator
-    ) -> NDArray[np.int32]:
-        groups, numbers = examples.pick_distinct(counts, quotas, rng)
-        positives, negatives = np.divmod(numbers, self.negatives.sizes[groups])
-        pairs = self.pairs
-        positive_rows = self.positives.at(groups, positives)
-        negative_rows = self.negatives.at(groups, negatives)
-        columns = [
-            pairs.first[positive_rows],
-            pairs.second[positive_rows],
-            pairs.second[negative_rows],
-        ]
-        return np.stack(columns, axis=1).astype(np.int32)
 
     def _ids(self, rows: Integers) -> NDArray[np.int32]:
         return np.stack([self.pairs.first[rows], self.pairs.second[rows]], axis=1).astype(np.int32)
@@ -120,5 +114,5 @@ class _Rows:
         return found
 
     def draw(self, counts: Integers, quotas: Integers, rng: np.random.Generator) -> Integers:
-        """Return distinct rows: ``quotas`` of the first ``counts`` of each group."""
+        """Return ``quotas`` distinct rows from the first ``counts`` of each group."""
         return self.at(*examples.pick_distinct(counts, quotas, rng))

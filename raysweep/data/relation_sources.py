@@ -75,7 +75,7 @@ class Thresholds:
 class RelationSettings:
     """How sources are read. Without a ``positive_label``, the one of POSITIVE_LABELS that occurs is used.
 
-    With ``joins_labels``, all other labels of a pair file are negative together, instead of one by one.
+    With ``joins_labels``, positives are compared with all other labels of a pair file at once, instead of one by one.
 
     ``seed`` determines the queries and documents drawn from labeled sentences, and the sample of at most
     ``max_queries`` queries.
@@ -117,22 +117,18 @@ def read_all(sources_and_settings: Iterable[tuple[str, RelationSettings]]) -> li
     all_relations: list[Relations] = []
     for source, settings in sources_and_settings:
         for relations in read(source, settings):
-            _check_groups(relations)
+            groups, is_positive = relations.group, relations.is_positive
+            groups_with_both = np.intersect1d(groups[is_positive], groups[~is_positive])
+            if not len(groups_with_both):
+                unit = "query" if relations.kind == "retrieval" else "group"
+                raise InputError(
+                    f"{relations.name}: no {unit} has positives and negatives; allowed: at least one {unit} with both"
+                )
             if relations.name in {known.name for known in all_relations}:
                 base_name = PurePosixPath(without_options(source)).name
                 relations = replace(relations, name=relations.name.replace(base_name, source, 1))
             all_relations.append(relations)
     return all_relations
-
-
-def _check_groups(relations: Relations) -> None:
-    groups, is_positive = relations.group, relations.is_positive
-    if len(np.intersect1d(groups[is_positive], groups[~is_positive])):
-        return
-    unit = "query" if relations.kind == "retrieval" else "group"
-    raise InputError(
-        f"{relations.name}: no {unit} has positives and negatives; allowed: at least one {unit} with both"
-    )
 
 
 def read(
@@ -152,7 +148,13 @@ def read(
         relations = _read_retrieval(name, pieces, settings.columns)
         return [sample_groups(relations, settings.max_queries, settings.seed)]
     if kind == "labeled":
-        return [_read_labeled(name, pieces, settings)]
+        texts: list[str] = []
+        labels: list[str] = []
+        for batch in sources.read_pieces(pieces, settings.columns.text, settings.columns.label):
+            texts += batch.texts
+            labels += batch.labels
+        limit = settings.max_queries or MAX_QUERIES
+        return [retrieval_from_labels(name, texts, labels, seed=settings.seed, max_queries=limit)]
     has_header = not (kind == "scored_pairs" and scored_pairs.is_without_header(pieces[0]))
     if has_header:
         pair = settings.columns.pair_columns(sources.column_names(pieces[0]))
@@ -204,13 +206,13 @@ def _possible_kinds(columns: RelationColumns, present: Sequence[str]) -> list[Ki
 
 
 def _recognize(piece: sources.Piece, columns: RelationColumns) -> Kind:
-    """Return the kind of a piece by its columns, or raise InputError if there is not exactly one."""
+    """Return the kind that a piece's columns match, or raise InputError unless exactly one matches."""
     if scored_pairs.is_without_header(piece):
         return "scored_pairs"
     present = sources.column_names(piece)
     needed = {kind: columns.of_kind(kind, present) for kind in KINDS}
     recognized = _possible_kinds(columns, present)
-    if len(recognized) > 1 and "labeled" in recognized:  # pairs may have further columns
+    if len(recognized) > 1 and "labeled" in recognized:  # pairs may have additional columns
         recognized.remove("labeled")
     if len(recognized) == 1:
         return recognized[0]
@@ -266,18 +268,6 @@ def _check_documents(name: str, row: int, column: str, value: Any) -> list[str]:
     return documents
 
 
-def _read_labeled(
-    name: str, pieces: Sequence[sources.Piece], settings: RelationSettings
-) -> Relations:
-    texts: list[str] = []
-    labels: list[str] = []
-    for batch in sources.read_pieces(pieces, settings.columns.text, settings.columns.label):
-        texts += batch.texts
-        labels += batch.labels
-    max_queries = settings.max_queries or MAX_QUERIES
-    return retrieval_from_labels(name, texts, labels, seed=settings.seed, max_queries=max_queries)
-
-
 class _LabeledPair(NamedTuple):
     first: str
     second: str
@@ -288,7 +278,7 @@ class _LabeledPair(NamedTuple):
 def _read_pairs(
     name: str, pieces: Sequence[sources.Piece], settings: RelationSettings
 ) -> list[Relations]:
-    """Read labeled pairs; return the positives with the pairs of each other label."""
+    """Read labeled pairs; return the positives with the other pairs, for each other label or for all of them."""
     rows = [row for piece in pieces for row in _labeled_pairs(piece, settings.columns)]
     counts = Counter(row.label for row in rows)
     positive_label = _find_positive_label(name, counts, settings)

@@ -93,7 +93,7 @@ class Relations:
 
 
 def join(parts: Sequence[Relations]) -> Relations:
-    """Return relations with the groups of all parts, which keep their order; equal sentences have one id."""
+    """Return relations with the groups of all parts, which keep their order; equal sentences share an id."""
     ids: dict[str, int] = {}
     tables = []
     group_names: list[str] = []

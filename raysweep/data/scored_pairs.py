@@ -1,4 +1,4 @@
-"""Pairs of sentences with a gold score of their similarity, as in the STS tasks of SemEval.
+"""Pairs of sentences with a gold similarity score, as in the STS tasks of SemEval.
 
 The source is either a ``.tsv`` file without a header, whose lines hold the gold score and the two sentences, unquoted
 and separated by tabs, or any table with a column for each. Pairs with an empty score are skipped.
@@ -25,7 +25,7 @@ _ALLOWED = "allowed: a number, or empty for a pair without a score"
 
 @dataclass(frozen=True)
 class PairColumns:
-    """Column names of scored pairs. ``groups`` are further columns, whose values name the group of a pair."""
+    """Column names of scored pairs. ``groups`` are additional columns, whose values name a pair's group."""
 
     score: str = "score"
     first: str = "sentence1"
@@ -53,7 +53,7 @@ class ScoredPairs:
 
     @property
     def sentences(self) -> Mapping[str, list[str]]:
-        """Return all sentences, the first ones of all pairs before the second ones."""
+        """Return all sentences: the first sentences of all pairs, then the second ones."""
         return {"all": self.first + self.second}
 
 
@@ -137,9 +137,17 @@ def _rows_below_header(piece: sources.Piece, columns: PairColumns) -> Iterator[_
     """Yield the rows of a table. For a ``.tsv`` with an invalid header, the InputError suggests omitting it."""
     num_rows = 0
     try:
-        for pair in _rows(piece, columns):
-            num_rows += 1
-            yield pair
+        for scores, first, second, *groups in sources.read_values(piece, columns.names):
+            first_row = num_rows + 1
+            sources.check_texts(piece.name, first_row, first, columns.first)
+            sources.check_texts(piece.name, first_row, second, columns.second)
+            rows = zip(scores, first, second, *groups, strict=True)
+            for row, values in enumerate(rows, first_row):
+                place = f"{piece.name}: row {row}"
+                score, first_text, second_text, *group_values = values
+                group = read_group(place, columns.groups, group_values)
+                num_rows += 1
+                yield _Pair(place, score, first_text, second_text, group)
     except InputError:
         if (
             num_rows == 0
@@ -164,20 +172,6 @@ def _problem_of_first_line(piece: sources.Piece, columns: PairColumns) -> str:
     first_cells = cells[:_MAX_CELLS]
     shown = ", ".join(repr(cell[:_MAX_SHOWN]) for cell in first_cells)
     return f"line 1 is {shown}, which is neither a header nor a pair; {allowed}"
-
-
-def _rows(piece: sources.Piece, columns: PairColumns) -> Iterator[_Pair]:
-    first_row = 1
-    for scores, first, second, *groups in sources.read_values(piece, columns.names):
-        sources.check_texts(piece.name, first_row, first, columns.first)
-        sources.check_texts(piece.name, first_row, second, columns.second)
-        rows = zip(scores, first, second, *groups, strict=True)
-        for row, values in enumerate(rows, first_row):
-            place = f"{piece.name}: row {row}"
-            score, first_text, second_text, *group_values = values
-            group = read_group(place, columns.groups, group_values)
-            yield _Pair(place, score, first_text, second_text, group)
-        first_row += len(scores)
 
 
 def read_group(place: str, columns: Sequence[str], values: Sequence[Any]) -> tuple[str, ...]:

@@ -12,13 +12,13 @@ from raysweep.data.shards import Rows, ShardedArray
 
 
 class SentenceSequence(Sentences):
-    """The sentences of several data sets, keyed by name. Ids and labels of a data set come after those of earlier ones.
+    """The sentences of several data sets, keyed by name. A data set's ids and labels follow those of earlier ones.
 
     Label names are ``DATA SET/LABEL``.
 
     Attributes:
         names: The names of the data sets.
-        starts: The first id of each data set, followed by the number of all sentences, (data sets + 1,).
+        starts: The first id of each data set, followed by the total number of sentences, (data sets + 1,).
         num_classes: The number of classes of each data set.
     """
 
@@ -59,15 +59,15 @@ class SentenceSequence(Sentences):
         return len(self._parts) * self.queries_per_data_set(split)
 
     def queries_per_data_set(self, split: Split) -> int:
-        """Return the number of sentences in a split of the data set with the fewest."""
+        """Return the minimum number of sentences that any data set has in a split."""
         return min(len(part.ids(split)) for part in self._parts)
 
     def data_sets_of(self, ids: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
-        """Return the number of the data set that each sentence belongs to, (len(ids),)."""
+        """Return each sentence's data set number, (len(ids),)."""
         return np.searchsorted(self.starts, ids, side="right") - 1
 
     def local_labels(self, ids: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
-        """Return the label of each sentence among those of its own data set, (len(ids),)."""
+        """Return each sentence's label number within its own data set, (len(ids),)."""
         first_labels = self._first_labels[self.data_sets_of(ids)]
         labels: npt.NDArray[np.int64] = self.labels[ids] - first_labels
         return labels

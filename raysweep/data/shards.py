@@ -164,7 +164,18 @@ class ShardedArray:
         lowest, highest = int(row_numbers.min()), int(row_numbers.max())
         if lowest < 0 or highest >= len(self):
             raise IndexError(f"rows are from {lowest} to {highest}; allowed: 0 to {len(self) - 1}")
-        return self._read_rows(row_numbers)
+        part_numbers = np.searchsorted(self._starts, row_numbers, side="right") - 1
+        rows_in_part = row_numbers - self._starts[part_numbers]
+        present = np.unique(part_numbers).tolist()
+        if len(present) == 1:
+            values: npt.NDArray[Any] = self._part(present[0])[rows_in_part]
+            return values
+        values = self._allocate(row_numbers)
+        for number in present:
+            part = self._part(number)
+            is_in_part = part_numbers == number
+            values[is_in_part] = part[rows_in_part[is_in_part]]
+        return values
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         return np.asarray(self[:], dtype)
@@ -189,20 +200,6 @@ class ShardedArray:
 
     def _part_of(self, row: int) -> int:
         return int(np.searchsorted(self._starts, row, side="right")) - 1
-
-    def _read_rows(self, rows: npt.NDArray[np.integer]) -> npt.NDArray[Any]:
-        numbers = np.searchsorted(self._starts, rows, side="right") - 1
-        rows_in_part = rows - self._starts[numbers]
-        present = np.unique(numbers).tolist()
-        if len(present) == 1:
-            values: npt.NDArray[Any] = self._part(present[0])[rows_in_part]
-            return values
-        values = self._allocate(rows)
-        for number in present:
-            part = self._part(number)
-            is_in_part = numbers == number
-            values[is_in_part] = part[rows_in_part[is_in_part]]
-        return values
 
     def _allocate(self, rows: npt.NDArray[np.integer]) -> npt.NDArray[Any]:
         """Return an uninitialized array for these rows."""

@@ -68,7 +68,7 @@ class Format(NamedTuple):
 
 
 def format_of(name: str) -> Format | None:
-    """Return the format of a file by its name, or None if it is not supported."""
+    """Return a file's format, judging by its name, or None if the format is not supported."""
     path = PurePosixPath(without_options(name))
     suffixes = [suffix.lower() for suffix in path.suffixes]
     compression = ""
@@ -123,7 +123,7 @@ def list_files(source: str) -> list[SourceFile]:
 
 
 def stat(name: str) -> "SourceFile | _Place | None":
-    """Return the current state of a path or a URI: a file, a folder as a place, or None if nothing exists there."""
+    """Return the current state of a path or a URI: a file, a place for a folder, or None if nothing exists there."""
     import pyarrow.fs
 
     place = _locate(name)
@@ -295,7 +295,7 @@ def _walk(base: str, max_depth: float) -> Iterator[str]:
 
 
 def _scan(folder: str) -> list[os.DirEntry[str]]:
-    """Return the entries of a folder, sorted by name; none if the folder has since been removed."""
+    """Return the entries of a folder, sorted by name; empty if the folder has since been removed."""
     try:
         with os.scandir(folder) as entries:
             return sorted(entries, key=lambda entry: entry.name)

@@ -213,7 +213,7 @@ def column_names(piece: Piece) -> list[str]:
 
 
 def read_values(piece: Piece, columns: tuple[str, ...]) -> files.Blocks:
-    """Stream the raw values of some columns of a piece; the demo only has its two columns.
+    """Stream the raw values of some columns of a piece; the demo has only its two columns.
 
     Raises:
         InputError: If the piece cannot be read, or lacks a column.
@@ -223,7 +223,7 @@ def read_values(piece: Piece, columns: tuple[str, ...]) -> files.Blocks:
 
 
 def lines(piece: Piece) -> Iterator[str]:
-    """Stream the lines of a text file, without line ends. Raises InputError if it cannot be read."""
+    """Stream the lines of a text file, without line endings. Raises InputError if it cannot be read."""
     with _readable(piece.name):
         yield from files.lines(piece.name)
 
@@ -236,8 +236,8 @@ def read_piece(
 ) -> Iterator[Batch]:
     """Stream the rows of one piece, which may be empty. Raises InputError as :func:`read_pieces` does.
 
-    The first bad row raises at once, unless ``bad_rows`` collects bad rows. They are then either left out, or the error
-    at the end of the piece counts them all and nothing is yielded after the first of them.
+    The first bad row raises at once, unless ``bad_rows`` collects bad rows. Collected rows are either left out, or
+    counted in an error at the end of the piece, with nothing yielded after the first of them.
     """
     columns = (text_column, label_column)
     if text_column == label_column:

@@ -1,4 +1,4 @@
-"""Sentence encoders: locating and loading, tokens, length buckets, precision, and the cache of frozen layers.
+"""Sentence encoders: locating and loading, tokens, length buckets, precision, and the frozen-layer cache.
 
-``prepare`` embeds sentences with them, ``evaluation`` scores them, ``training`` tunes them.
+``prepare`` embeds sentences with them, ``evaluation`` scores them, and ``training`` tunes them.
 """

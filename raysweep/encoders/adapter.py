@@ -1,6 +1,6 @@
-"""LoRA adapters of an encoder: attaching, removing, scaling and merging them, with the package peft.
+"""LoRA adapters for an encoder: attaching, removing, scaling and merging them with the peft package.
 
-An adapter's layers replace linear layers in the encoder's blocks and call them. Removing an adapter restores the model.
+An adapter's layers wrap linear layers in the encoder's blocks. Removing an adapter restores the model.
 """
 
 from collections.abc import Iterator
@@ -15,13 +15,13 @@ from raysweep.encoders.structure import Structure
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-NAME = "default"  # peft's name for the only adapter of a model
+NAME = "default"  # peft's name for a model's only adapter
 
 
 def attach(model: "SentenceTransformer", structure: Structure, lora: Lora) -> None:
     """Attach a new adapter and freeze everything else.
 
-    The matrices A are drawn from torch's random stream; B is 0, so the embeddings stay the same.
+    The A matrices are drawn from torch's global generator. The B matrices are 0, so the embeddings stay the same.
     """
     from peft import LoraConfig
 
@@ -40,12 +40,12 @@ def attach(model: "SentenceTransformer", structure: Structure, lora: Lora) -> No
     transformer.add_adapter(config, NAME)
     for layer in _layers(model).values():
         for matrices in (layer.lora_A, layer.lora_B):
-            matrices.float()  # peft gives them the type of the frozen matrix
+            matrices.float()  # peft gives them the frozen matrix's dtype
     model.train(is_training)  # peft's layers start in training mode
 
 
 def remove(model: "SentenceTransformer") -> None:
-    """Put the encoder's own linear layers back. Do nothing without an adapter."""
+    """Put the encoder's own linear layers back if it has an adapter."""
     layers = _layers(model)
     if not layers:
         return
@@ -75,9 +75,9 @@ def updates(model: "SentenceTransformer") -> Iterator[tuple[str, torch.Tensor, t
 
 
 def keep(model: "SentenceTransformer", share: float, base: str | None) -> None:
-    """Multiply the adapter's update by ``share``, so that saving the model writes the adapter of that encoder.
+    """Multiply the adapter's update by ``share``, so that saving the model writes the scaled adapter.
 
-    ``base`` is the name of the base model to save; None means its folder.
+    ``base`` is the base model's name to record; None means its folder.
     """
     for layer in _layers(model).values():
         layer.scaling[NAME] *= share
@@ -106,7 +106,7 @@ def scaled(model: "SentenceTransformer", share: float) -> Iterator[None]:
 
 
 def _layers(model: "SentenceTransformer") -> dict[str, Any]:
-    """Return the adapter's layers by their names in the transformer; empty without an adapter."""
+    """Return the adapter's layers, keyed by name in the transformer; empty if there are none."""
     transformer: Any = getattr(model[0], "auto_model", None)
     if not getattr(transformer, "_hf_peft_config_loaded", False):
         return {}

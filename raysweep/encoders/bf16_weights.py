@@ -1,7 +1,7 @@
-"""Frozen weights in bf16: matrices of an encoder that take half the memory and are widened while they are used.
+"""Frozen weights in bf16: encoder matrices that take half the memory and are widened while in use.
 
-Only weights are rounded. Products with fp32 inputs are computed in fp32, and with autocast in its precision, so a stored
-matrix gives the same embeddings as an fp32 matrix with the rounded values.
+Only weights are rounded. Products with fp32 inputs are computed in fp32 (in autocast's precision under autocast), so a
+stored matrix gives the same embeddings as an fp32 matrix with the rounded values.
 """
 
 from collections.abc import Collection
@@ -79,7 +79,7 @@ def narrow(model: "SentenceTransformer", trained: Collection[str] = ()) -> None:
 
 
 def widen(model: "SentenceTransformer") -> None:
-    """Store all weights in fp32, which keeps their values."""
+    """Store all weights in fp32 without changing their values."""
     for layer in model.modules():
         _widen(layer)
 

@@ -1,12 +1,12 @@
-"""Division of batches into buckets of sentences of similar length."""
+"""Division of batches into buckets of similar-length sentences."""
 
 from collections.abc import Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
 
-# Tokens of a padded batch in inference. A CPU's caches hold the activations of 1,024 cells in fp32. CPUs with bf16
-# units, and GPUs, are more efficient with more rows at once.
+# Tokens in a padded inference batch. A CPU's caches hold the fp32 activations of 1,024 cells. GPUs, and CPUs with bf16
+# units, are more efficient with more rows at once.
 TOKENS_PER_BATCH = {"cpu": 4096, "cuda": 16384}
 TOKENS_PER_FP32_BATCH_ON_CPU = 1024
 
@@ -16,8 +16,8 @@ TOKENS_PER_FP32_BATCH_ON_CPU = 1024
 TOKENS_PER_BUCKET = {"cpu": 512, "cuda": 16384}
 BUCKET_COST = 60
 
-# On a GPU, a bucket costs LAUNCH_COST / width**2 tokens: launches take constant time per block, and the computation for
-# a token grows with the square of the width.
+# On a GPU, a bucket costs LAUNCH_COST / width**2 tokens: launches take constant time per block, and the computation per
+# token grows with the square of the width.
 LAUNCH_COST = 4.4e9
 
 # The buckets of a pack go through an encoder's layers in one pass, with separate attention, so that an additional
@@ -57,8 +57,8 @@ def training_buckets(
 ) -> list[npt.NDArray[np.int64]]:
     """Return the positions of a training batch's sentences in buckets for this kind of device, longest first.
 
-    ``width`` is that of the encoder's hidden states. ``packed`` buckets share a pass through the encoder; otherwise
-    each bucket has its own.
+    ``width`` is the width of the encoder's hidden states. If ``packed``, buckets share passes through the encoder;
+    otherwise each bucket has its own.
     """
     max_tokens = tokens_per_bucket(device)
     if len(lengths) > MAX_WEIGHED:
@@ -91,9 +91,9 @@ def packs(
 def minimize_cost(
     lengths: npt.NDArray[np.integer], max_tokens: int, bucket_cost: int
 ) -> list[npt.NDArray[np.int64]]:
-    """Return positions grouped by length, longest first, in the buckets of minimum total cost.
+    """Return positions grouped by length, longest first, in the buckets with the minimum total cost.
 
-    The cost of a bucket is its number of padded cells plus ``bucket_cost``. Buckets have at most ``max_tokens`` cells
+    A bucket's cost is its number of padded cells plus ``bucket_cost``. Buckets have at most ``max_tokens`` cells
     unless they hold a single sentence. O(n^2), for the few hundred sentences of a training batch.
     """
     if not len(lengths):
@@ -117,13 +117,13 @@ def minimize_cost(
 def _last_starts(
     longest_first: npt.NDArray[np.int64], max_tokens: int, bucket_cost: int
 ) -> npt.NDArray[np.int64]:
-    """Return the start of the last bucket in the best grouping of the n longest sentences, per n: (sentences + 1,)."""
+    """Return the start of the last bucket in the best grouping of the n longest sentences, by n: (sentences + 1,)."""
     count = len(longest_first)
     # Indexed by the number of sentences, longest first: minimum cost of grouping them, and start of their last bucket.
     min_cost = np.zeros(count + 1, np.int64)
     last_start = np.zeros(count + 1, np.int64)
     for end in range(1, count + 1):
-        sizes = end - np.arange(end)  # of the last bucket, by its start
+        sizes = end - np.arange(end)  # of the last bucket, indexed by its start
         cells = sizes * longest_first[:end]
         allowed = cells <= max_tokens
         allowed[-1] = True

@@ -1,4 +1,4 @@
-"""Copies of encoders: downloads from buckets, and artifacts from which the nodes of a cluster load an encoder."""
+"""Encoder copies: downloads from buckets, and artifacts from which a cluster's nodes load an encoder."""
 
 import functools
 import shutil
@@ -43,7 +43,7 @@ def download(uri: str) -> Path:
     The folder is removed when the process ends.
 
     Raises:
-        InputError: If the bucket cannot be read, or the URI is not the folder of an encoder.
+        InputError: If the bucket cannot be read, or the URI is not an encoder's folder.
     """
     stored = open_folder(uri)
     assert isinstance(stored, BucketFolder)
@@ -63,7 +63,7 @@ def download(uri: str) -> Path:
 
 
 def find_copy(artifacts: str, identity: str) -> Artifact:
-    """Return the artifact with the files of the encoder that has this identity; it may not exist."""
+    """Return the artifact for the files of the encoder with this identity; the artifact may not exist."""
     return Store(artifacts).artifact(KIND, {"encoder": identity})
 
 

@@ -1,4 +1,4 @@
-"""Encoders: loading them, and embedding sentences in padded batches of similar length."""
+"""Loading encoders, and embedding sentences of similar length in padded batches."""
 
 import contextlib
 import logging
@@ -48,7 +48,7 @@ def load(
     safetensors only: loading other formats may execute code.
 
     Raises:
-        InputError: If the encoder is unknown, not a text encoder, or cannot have the role.
+        InputError: If the encoder is unknown, is not a text encoder, or cannot have the role.
     """
     source = source or locate(config)
     check_files(config, role, source)
@@ -57,7 +57,10 @@ def load(
 
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
     if device == "cuda":
-        _avoid_plans()
+        import torch
+
+        # Planning cuDNN's attention takes 100 ms for each batch shape, and most shapes differ.
+        torch.backends.cuda.enable_cudnn_sdp(False)
     try:
         with without_progress_bars():
             model = SentenceTransformer(
@@ -97,7 +100,7 @@ def _check_template(model: "SentenceTransformer", config: EncoderConfig, prompt:
     route = {"task": "document"} if has_router(model) else {}
     try:
         model.preprocess(["a"], prompt=prompt or None, **route)
-    except Exception as error:  # a template raises any error
+    except Exception as error:  # a template may raise any error
         part = "chat template" if "message" in model.modalities else "tokenizer"
         raise InputError(
             f"model {config.name!r}: its {part} fails with prompt {prompt!r}: {_reason(error)}; allowed: a {part} that "
@@ -126,7 +129,7 @@ def _check_agreement(
 ) -> None:
     """Raise InputError if :func:`embed` and the model's ``encode`` return different vectors.
 
-    Settings that only ``encode`` follows can cause this, such as padding that shifts positions.
+    Settings that only ``encode`` follows, such as padding that shifts positions, can cause this.
     """
     embeddings = embed_texts(model, PROBES, prompt, unit=False)
     own = model.encode(list(PROBES), prompt=prompt, show_progress_bar=False)
@@ -167,13 +170,6 @@ def _num_positions(model: "SentenceTransformer") -> int | None:
     return None
 
 
-def _avoid_plans() -> None:
-    """Disable cuDNN's attention in this process: planning takes 100 ms for each batch shape, and most shapes differ."""
-    import torch
-
-    torch.backends.cuda.enable_cudnn_sdp(False)
-
-
 def _reason(error: Exception) -> str:
     text = " ".join(str(error).split())[:300]
     if "trust_remote_code" in str(error):  # suggested by the message, but never set by raysweep
@@ -186,7 +182,7 @@ def _reason(error: Exception) -> str:
 
 @contextlib.contextmanager
 def without_progress_bars() -> Iterator[None]:
-    """Hide transformers' progress bars within the context, such as the short-lived one for loading weights."""
+    """Hide transformers' progress bars, such as the short-lived one for loading weights, within the context."""
     from transformers.utils import logging as library
 
     shown = library.is_progress_bar_enabled()
@@ -201,8 +197,9 @@ def without_progress_bars() -> Iterator[None]:
 class BatchContext(Protocol):
     """Function from the sentence ids of a padded batch to the context of the batch's forward pass.
 
-    For several batches, it is the context of one packed pass over all of them (:mod:`raysweep.encoders.packed`). In the
-    context of :meth:`raysweep.encoders.frozen_prefix.Prefix.replayed`, the encoder's frozen layers are not run again.
+    For several batches, the context is that of one packed pass over all of them (:mod:`raysweep.encoders.packed`). In
+    the context of :meth:`raysweep.encoders.frozen_prefix.Prefix.replayed`, the encoder's frozen layers are not run
+    again.
     """
 
     def __call__(
@@ -223,7 +220,7 @@ def forward(
 ) -> "torch.Tensor":
     """Return the embeddings of one padded batch, (len(ids), width), from the model's modules.
 
-    They carry gradients if gradients are enabled. The forward pass runs in ``context``, if given.
+    The embeddings carry gradients if gradients are enabled. The forward pass runs in ``context``, if given.
     """
     padded = features(model, tokens, ids)
     with context or contextlib.nullcontext():
@@ -315,7 +312,7 @@ def embed_texts(
 
 
 def finite(embeddings: npt.NDArray[np.float32], config: EncoderConfig) -> npt.NDArray[np.float32]:
-    """Return the embeddings of this encoder, or raise InputError if they are not all finite."""
+    """Return this encoder's embeddings, or raise InputError if they are not all finite."""
     if not np.isfinite(embeddings).all():
         raise InputError(f"model {config.name!r}: its embeddings are not finite numbers")
     return embeddings

@@ -1,6 +1,6 @@
-"""The table of encoder families: how each one names its parts.
+"""Table of encoder families: how each one names its parts.
 
-Freezing levels, targets of adapters, layer decay, the prefix cache and the packed pass are derived from it. To support
+Freezing levels, adapter targets, layer decay, the prefix cache and the packed pass are derived from it. To support
 another family, add an entry here and a row to its tests.
 """
 
@@ -10,7 +10,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class BlockParts:
-    """Regular expressions for a block's parameters, by their names within the block.
+    """Regular expressions that match a block's parameters by their names within the block.
 
     ``attention`` includes its norms; ``intermediate`` is the first feed-forward matrix, with a norm before it;
     ``output`` is the second feed-forward matrix.
@@ -33,7 +33,7 @@ class Family:
 
     If ``shares_blocks``, all blocks use the same weights, so no level freezes a block. Unless ``caches_prefix``, blocks
     receive more than hidden states from the blocks before them, so a cache of hidden states cannot replace those
-    blocks. ``positions`` is where a packed pass starts to count the tokens of a sentence; None if packed passes are not
+    blocks. ``positions`` is where a packed pass starts counting a sentence's tokens; None if packed passes are not
     supported.
     """
 
@@ -155,7 +155,7 @@ FAMILIES = {
         ),
         embedding_modules="embeddings",
     ),
-    # Block 0 also returns the bias of relative positions, which the other blocks add to their attention.
+    # Block 0 also returns the relative position bias, which the other blocks add to their attention.
     "T5, mT5, umT5": Family(
         ("t5", "mt5", "umt5"),
         r"(shared|embed_tokens|encoder\.block\.\d+\.layer\.0\.SelfAttention\.relative_attention_bias)\.",

@@ -29,9 +29,9 @@ class _Reached(Exception):  # noqa: N818 (not an error: it carries a value out o
 class CacheLayout:
     """The cached sentences and their rows in the cache, one row per token.
 
-    ``groups`` are arrays of sentence ids that are computed together. ``group_of`` and ``first_row``, each (sentences,),
-    give each sentence's group and the row of its first token, -1 if it is not cached. ``num_rows`` is the cache's
-    length.
+    ``groups`` are arrays of ids of sentences that are computed together. ``group_of`` and ``first_row``, each
+    (sentences,), give each sentence's group and the row of its first token, or -1 if the sentence is not cached.
+    ``num_rows`` is the cache's length.
     """
 
     groups: list[npt.NDArray[np.int64]]
@@ -43,7 +43,7 @@ class CacheLayout:
     def of(
         cls, lengths: npt.NDArray[np.integer], tokens_per_group: int, max_rows: int
     ) -> "CacheLayout":
-        """Lay out complete groups of similar length, shortest sentences first, in at most ``max_rows`` rows."""
+        """Lay out complete groups of similar-length sentences, shortest first, in at most ``max_rows`` rows."""
         shortest_first = list(buckets.buckets(lengths, tokens_per_group))[::-1]
         group_sizes = [lengths[group].sum() for group in shortest_first]
         ends = np.cumsum(group_sizes)
@@ -66,8 +66,8 @@ class Prefix:
 
     Sentences are computed in fixed groups of similar length; a complete group is computed when one of its sentences is
     first needed. The last bits of a sum depend on the shape of its batch, so fixed groups make the results independent
-    of what the process computed before and let a resumed trial continue bit for bit. Groups beyond the budget, those
-    of the longest sentences, are computed each time instead of cached.
+    of what the process computed before and let a resumed trial match an uninterrupted one bit for bit. Groups beyond
+    the budget, those with the longest sentences, are recomputed each time.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Prefix:
         self._embeddings = [modules[name] for name in names.embeddings]
         self._blocks = [modules[name] for name in names.blocks]
         self._next_block = modules[names.next_block]
-        # Per block, the length of the tuple it returns, 0 for a tensor; known once a batch has been computed.
+        # Length of the tuple that each block returns, 0 for a tensor; known once a batch has been computed.
         self._tuple_lengths = [0] * len(self._blocks)
         self._width = encoder.hidden_width(model)
         every_sentence = np.arange(len(tokens))
@@ -123,7 +123,13 @@ class Prefix:
         is_cached = self._layout.first_row[ids] >= 0
         cached = np.flatnonzero(is_cached)
         if len(cached):
-            self._copy_cached(ids, cached, hidden)
+            cached_ids = ids[cached]
+            cached_lengths = self._tokens.lengths(cached_ids)
+            is_token = np.arange(hidden.shape[1]) < cached_lengths[:, None]
+            number, column = np.nonzero(is_token)
+            first_rows = self._layout.first_row[cached_ids]
+            states = self._cache[self._index(first_rows[number] + column)]
+            hidden[self._index(cached[number]), self._index(column)] = states
         others = np.flatnonzero(~is_cached)
         if len(others):
             computed = self._compute(ids[others])
@@ -143,16 +149,6 @@ class Prefix:
             end = start + int(lengths.sum())
             self._cache[start:end] = hidden[self._index(is_token)]
             self._is_filled[number] = True
-
-    def _copy_cached(
-        self, ids: npt.NDArray[np.integer], positions: npt.NDArray[np.integer], hidden: Tensor
-    ) -> None:
-        """Copy the cached states of the sentences at these positions of ``ids`` to the same rows of ``hidden``."""
-        lengths = self._tokens.lengths(ids[positions])
-        number, column = np.nonzero(np.arange(hidden.shape[1]) < lengths[:, None])
-        first_rows = self._layout.first_row[ids[positions]]
-        states = self._cache[self._index(first_rows[number] + column)]
-        hidden[self._index(positions[number]), self._index(column)] = states
 
     def _index(self, array: npt.NDArray[Any]) -> Tensor:
         return encoder.on_device(array, self._model.device)
@@ -191,7 +187,7 @@ class Prefix:
     def replayed(self, *batches: npt.NDArray[np.integer]) -> Iterator[None]:
         """Within the context, start the forward pass over the padded batch of these ids from cached hidden states.
 
-        For several batches, this is one packed pass over the cells of all batches as one sequence.
+        For several batches, this is one packed pass over all their cells as one sequence.
         """
         hidden_by_batch = [self.hidden(ids) for ids in batches]
         if len(batches) == 1:

@@ -24,7 +24,7 @@ TEXTS_PER_CALL = 1024  # texts that a model's own ``encode`` embeds between prog
 
 
 def import_libraries() -> None:
-    """Import the libraries that :meth:`LoadedEncoder.load` needs, ahead of its first call, since this takes seconds."""
+    """Import the libraries for :meth:`LoadedEncoder.load` ahead of its first call, since importing takes seconds."""
     importlib.import_module("sentence_transformers")
 
 
@@ -69,7 +69,7 @@ class LoadedEncoder:
         If ``identity`` is given, the encoder must match it and may come from a copy in ``artifacts``.
 
         Raises:
-            InputError: If it is not on this machine, is not a text encoder or cannot be used in this role.
+            InputError: If the encoder is not on this machine, is not a text encoder or cannot be used in this role.
         """
         source = locate(config) if identity is None else locate_same(config, identity, artifacts)
         model = encoder.load(config, role=role, device=device, source=source)
@@ -89,7 +89,7 @@ class LoadedEncoder:
         return encoder_tokens.tokenize(self.model, texts, self.source.prompt_of(self.config))
 
     def count_truncated(self, texts: Sequence[str], tokens: Tokens) -> int:
-        """Return how many texts exceed the model's limit; ``tokens`` is what :meth:`tokenize` returned for them."""
+        """Return how many texts exceed the model's limit; ``tokens`` is the result of :meth:`tokenize`."""
         limit = self.model.max_seq_length
         lengths = tokens.lengths(np.arange(len(tokens)))
         if limit is None or lengths.max(initial=0) < limit:
@@ -152,7 +152,7 @@ class LoadedEncoder:
         unit: bool = True,
         advance: Advance = no_progress,
     ) -> npt.NDArray[np.float32]:
-        """Return the embeddings of the queries followed by those of the pool, computed as in :meth:`embed_texts`.
+        """Return the query embeddings followed by the pool embeddings, computed as in :meth:`embed_texts`.
 
         If queries and documents are embedded the same way, they share batches.
         """

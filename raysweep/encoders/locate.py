@@ -1,4 +1,4 @@
-"""Lookup of encoders by name (demo, folder, bucket or Hub), and an identity that reflects their weights."""
+"""Encoder lookup by name (demo, folder, bucket or Hub), and an identity that reflects the encoder's weights."""
 
 import functools
 import hashlib
@@ -41,7 +41,7 @@ SIDE_PROMPTS: Sides[tuple[str, ...]] = Sides(("query",), ("document", "passage",
 class ModelSource:
     """A located encoder: its local ``folder`` and its identity, if that is known without reading the files.
 
-    The identity is known for a model on the Hub, whose commit it contains, and for a copy in the store of artifacts.
+    The identity is known for a Hub model, whose commit it contains, and for a copy in the artifact store.
     """
 
     folder: Path
@@ -49,7 +49,7 @@ class ModelSource:
 
     @cached_property
     def identity(self) -> str:
-        """Return the key of artifacts: the Hub's commit, or a hash of every file that affects the embeddings."""
+        """Return the key for artifacts: the Hub commit, or a hash of every file that affects the embeddings."""
         if self.known_identity:
             return self.known_identity
         digest = hashlib.sha256()
@@ -74,7 +74,7 @@ class ModelSource:
 
     @cached_property
     def library_type(self) -> str:
-        """Return the class in sentence-transformers that saved the model, such as ``SparseEncoder``.
+        """Return the sentence-transformers class that saved the model, such as ``SparseEncoder``.
 
         Raises:
             InputError: If the settings are not a JSON object.
@@ -93,7 +93,7 @@ class ModelSource:
 
     @property
     def is_bare(self) -> bool:
-        """Return whether the model is a checkpoint of transformers, to which sentence-transformers adds pooling."""
+        """Return whether the model is a transformers checkpoint, to which sentence-transformers adds pooling."""
         return not (self.folder / MODULES).is_file()
 
     @property
@@ -102,7 +102,7 @@ class ModelSource:
         return any(name in ROUTERS for _, name in self.modules)
 
     def own_prompt(self, side: Side = "document") -> str:
-        """Return the prompt that the model puts before every sentence by itself; "" for most models.
+        """Return the prompt that the model itself puts before every sentence; "" for most models.
 
         It is the prompt of ``encode`` or, for a model with a Router, of ``encode_query`` or ``encode_document``.
         """
@@ -155,13 +155,13 @@ class ModelSource:
 
     @cached_property
     def model_type(self) -> str | None:
-        """Return the type of the transformer in transformers' terms, such as ``bert``; None if there is none."""
+        """Return the transformer's type in transformers' terms, such as ``bert``; None if unknown."""
         model_type = self.transformer_config.get("model_type")
         return model_type if isinstance(model_type, str) else None
 
     @property
     def architectures(self) -> list[str]:
-        """Return the transformer's class in transformers, such as ``BertModel``; usually one name."""
+        """Return the names of the transformer's classes, usually a single one such as ``BertModel``."""
         names = self.transformer_config.get("architectures")
         return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
@@ -177,7 +177,7 @@ class ModelSource:
         return name if isinstance(name, str) else "token_embeddings"
 
     def _read_transformer(self, name: str) -> dict[str, Any]:
-        """Return the content of a JSON file of the transformer; empty if it is missing or not an object."""
+        """Return the content of one of the transformer's JSON files; empty if it is missing or not an object."""
         folder = self.modules[0][0] if self.modules else self.folder
         path = folder / name
         content = _read_json(path) if path.is_file() else {}
@@ -215,8 +215,8 @@ def locate(config: EncoderConfig) -> ModelSource:
 def locate_same(config: EncoderConfig, identity: str, artifacts: str | None = None) -> ModelSource:
     """Find the encoder with this identity, which the driver found under the same configuration.
 
-    If this machine lacks the encoder's folder, a copy in ``artifacts`` has priority: nodes that start at once then send
-    no requests to the Hub.
+    If this machine lacks the encoder's folder, a copy in ``artifacts`` has priority: nodes that start at the same time
+    then send no requests to the Hub.
 
     Raises:
         InputError: If this machine has a different encoder under that name, or in the cases listed for :func:`locate`.
@@ -297,7 +297,7 @@ def _hub(config: EncoderConfig) -> ModelSource:
         "allowed: a folder, or 'demo' for the built-in encoder"
     )
     try:
-        # Prefer the cached commit, so that a sweep makes no unnecessary network requests.
+        # Prefer the cached commit, so that a sweep sends no unnecessary network requests.
         folder = snapshot_download(
             name, revision=config.revision, local_files_only=True, ignore_patterns=UNUSED_FILES
         )

@@ -23,7 +23,7 @@ from raysweep.encoders.tokens import Tokens
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-ATTENTION = "raysweep_packed"  # the name of the attention per bucket in transformers
+ATTENTION = "raysweep_packed"  # name of the per-bucket attention in transformers
 MODULES_BEHIND = {
     "Pooling",
     "Normalize",
@@ -59,7 +59,7 @@ class _Bucket:
 
 
 def is_packable(model: "SentenceTransformer") -> bool:
-    """Return whether packed passes save time and equal the model's own: on a CPU, for known architectures."""
+    """Return whether packed passes save time and equal the model's own passes: on a CPU, for known architectures."""
     transformer: Any = getattr(model[0], "auto_model", None)
     if transformer is None:
         return False
@@ -88,15 +88,25 @@ def forward(
 ) -> Tensor:
     """Return the embeddings of the sentences of two or more buckets of ids, in order, (sentences, width).
 
-    They have gradients if enabled. The model must be packable (:func:`is_packable`). The pass runs in ``context``.
+    They have gradients if gradients are enabled. The model must be packable (:func:`is_packable`). The pass runs in
+    ``context``.
     """
     padded = [_Bucket(**encoder.features(model, tokens, ids)) for ids in buckets]
     sizes = [bucket.num_cells for bucket in padded]
     with context:
         cells = _hidden(model, padded).split(sizes)
-    return torch.cat(
-        [_pooled(model, bucket, hidden) for bucket, hidden in zip(padded, cells, strict=True)]
-    )
+    embeddings = []
+    for bucket, hidden in zip(padded, cells, strict=True):
+        features: dict[str, Any] = {
+            "token_embeddings": hidden.view(*bucket.shape, -1),
+            "attention_mask": bucket.attention_mask,
+        }
+        if bucket.prompt_length:
+            features["prompt_length"] = bucket.prompt_length
+        for module in list(model)[1:]:  # the modules after the transformer
+            features = module(features)
+        embeddings.append(features["sentence_embedding"])
+    return torch.cat(embeddings)
 
 
 def _hidden(model: "SentenceTransformer", buckets: Sequence[_Bucket]) -> Tensor:
@@ -134,23 +144,9 @@ def _positions(config: Any, bucket: _Bucket) -> Tensor:
     return counted + int(config.pad_token_id)
 
 
-def _pooled(model: "SentenceTransformer", bucket: _Bucket, hidden: Tensor) -> Tensor:
-    """Return a bucket's embeddings (sentences, width): its hidden states after the remaining modules."""
-    features: dict[str, Any] = {
-        "token_embeddings": hidden.view(*bucket.shape, -1),
-        "attention_mask": bucket.attention_mask,
-    }
-    if bucket.prompt_length:
-        features["prompt_length"] = bucket.prompt_length
-    for module in list(model)[1:]:
-        features = module(features)
-    embeddings: Tensor = features["sentence_embedding"]
-    return embeddings
-
-
 @cache
 def _register() -> None:
-    """Register the attention per bucket with transformers, once per process."""
+    """Register the per-bucket attention with transformers, once per process."""
     from transformers import AttentionInterface
 
     AttentionInterface.register(ATTENTION, _attend)

@@ -15,7 +15,7 @@ MIN_BF16_GAIN = 1.25  # speedup of bf16 matrix products that pays for autocast's
 
 
 def autocast(precision: str, device: str) -> "torch.autocast":
-    """Return the context of a trial's forward passes: bf16 autocast, or one without effect."""
+    """Return the context of a trial's forward passes: bf16 autocast, or a context that does nothing."""
     import torch
 
     kind = device.split(":")[0]

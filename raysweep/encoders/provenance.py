@@ -1,4 +1,4 @@
-"""Provenance of an exported model: ``raysweep.json`` in its folder, which is not needed to load the model."""
+"""Provenance of an exported model: ``raysweep.json`` in its folder; the file is not needed to load the model."""
 
 import contextlib
 import json
@@ -15,7 +15,7 @@ FILE = "raysweep.json"
 
 @dataclass(frozen=True)
 class Provenance:
-    """The run and the point of its front, the tuned base model, and the sources of its training sentences.
+    """The run and the point on its front, the tuned base model, and the sources of its training sentences.
 
     ``subset`` is the configuration name of a source on the Hub; ``text_column`` holds the sentences.
     """

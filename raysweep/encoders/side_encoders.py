@@ -1,4 +1,4 @@
-"""The encoders of queries and documents, which are usually one model."""
+"""The query and document encoders, which are usually one model."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -24,7 +24,7 @@ own_weights: WeightContext = nullcontext
 
 
 class SideEncoder(Protocol):
-    """Encoder of the sentences on one side, which are named by their ids."""
+    """Encoder of one side's sentences, which are identified by their ids."""
 
     @property
     def width(self) -> int:

@@ -1,4 +1,4 @@
-"""The size of an encoder and the width of its embeddings, read from its files without loading it."""
+"""The size of an encoder and the width of its embeddings, read from its files without loading the encoder."""
 
 import json
 import math
@@ -15,7 +15,7 @@ FP32_BYTES = 4
 
 @dataclass(frozen=True)
 class EncoderSize:
-    """Bytes of an encoder's weights in fp32, number of layers, and width of hidden states.
+    """Bytes of an encoder's weights in fp32, number of layers, and hidden state width.
 
     ``num_layers`` and ``width`` are 0 if the configuration lacks them.
     """

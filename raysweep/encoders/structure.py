@@ -41,7 +41,7 @@ class Structure:
     """The parameters of an encoder, each with its depth in the order of computation.
 
     ``names`` are parameter names with any prefix, such as ``0.model.``. An encoder whose ``model_type`` is not in the
-    table of families has only the level ``none``.
+    family table has only the ``none`` level.
     """
 
     def __init__(self, model_type: str | None, names: Sequence[str]) -> None:
@@ -88,8 +88,8 @@ class Structure:
         With ``freeze_output_dense``, the weight of output.dense in every block is frozen as well.
 
         Raises:
-            InputError: If the encoder lacks the level, nothing would be left to train, or the encoder's family is
-                unknown (not needed for ``none``).
+            InputError: If the encoder lacks the level, if nothing would be left to train, or if the encoder's family is
+                unknown (except for ``none``).
         """
         check_level(level)
         if level == "none" and not freeze_output_dense:
@@ -104,8 +104,11 @@ class Structure:
         else:
             return frozen
         modifier = " with output.dense frozen in all blocks" if freeze_output_dense else ""
+        blocks = f"{self.num_blocks} blocks, B0 to B{self.num_blocks - 1}"
+        if self.family.shares_blocks:
+            blocks = "blocks that share their weights"
         raise InputError(
-            f"freezing level {level!r}{modifier}: {problem}; the encoder has {self._describe_blocks()}, and the levels "
+            f"freezing level {level!r}{modifier}: {problem}; the encoder has {blocks}, and the levels "
             f"{', '.join(self.levels())}; without freezing: --space.freezing none"
         )
 
@@ -127,7 +130,7 @@ class Structure:
         return PrefixNames(embeddings, frozen, blocks[num_frozen])
 
     def block_names(self, modules: Iterable[str]) -> dict[int, str]:
-        """Return the name of each block by its number, out of the encoder's ``modules``.
+        """Return each block's name in the encoder's ``modules``, keyed by block number.
 
         Raises:
             InputError: If the encoder's family is unknown.
@@ -137,9 +140,9 @@ class Structure:
         return {int(match[1]): name for name, match in matches.items() if match}
 
     def adapted_layers(self, linear: Iterable[str], targets: str) -> tuple[str, ...]:
-        """Return the layers, out of the encoder's ``linear`` ones, that an adapter with these targets changes.
+        """Return which of the encoder's ``linear`` layers an adapter with these targets changes.
 
-        They are in the blocks: in the attention, the feed-forward part, or both.
+        They are in the blocks' attention, feed-forward part, or both.
 
         Raises:
             InputError: If the encoder's family is unknown.
@@ -248,11 +251,6 @@ class Structure:
     def _is_trainable(self, frozen: frozenset[str]) -> bool:
         """Return whether anything is left to train; poolers do not count, since sentence embeddings do not use them."""
         return any(name not in frozen and not _POOLER.search(name) for name in self.names)
-
-    def _describe_blocks(self) -> str:
-        if self.family.shares_blocks:
-            return "blocks that share their weights"
-        return f"{self.num_blocks} blocks, B0 to B{self.num_blocks - 1}"
 
 
 def _block(depth: int) -> int:

@@ -36,7 +36,7 @@ class Tokens:
 
     @classmethod
     def open(cls, folder: Path, prompt_length: int = 0) -> "Tokens":
-        """Open the tokens of an artifact, in memory for fast batches if they are few, otherwise memory-mapped.
+        """Open an artifact's tokens, in memory for fast batches if there are few, otherwise memory-mapped.
 
         ``prompt_length`` is that of the artifact's encoder and prompt (:func:`excluded_prompt_length`).
         """
@@ -76,7 +76,7 @@ class Tokens:
         return np.where(mask, gathered, pad).astype(np.int64), mask.astype(np.int64)
 
     def of_ids(self, ids: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
-        """Return the token ids of the sentences ``ids``, concatenated."""
+        """Return the concatenated token ids of the sentences ``ids``."""
         lengths = self.lengths(ids)
         ends = np.cumsum(lengths)
         total = ends[-1] if len(ends) else 0

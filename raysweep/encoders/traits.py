@@ -1,13 +1,14 @@
-"""The traits of an encoder, and the roles that they allow it to have.
+"""An encoder's traits, and the roles that they allow.
 
 Most models may have every role. A :class:`Limit` is a trait that excludes some roles. Limits that a model's files show
-are found without loading it (:func:`limits_of_files`); :class:`EncoderTraits` finds the others in the loaded model.
+are found without loading the model (:func:`limits_of_files`); :class:`EncoderTraits` finds the others in the loaded
+model.
 """
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from raysweep.config.sweep import EncoderConfig
 from raysweep.encoders.locate import ADAPTER, MODEL_TYPE, ROUTERS, SETTINGS, ModelSource
@@ -114,19 +115,6 @@ def limits_of_files(source: ModelSource) -> list[Limit]:
         and source.transformer_output != "sentence_embedding"
     ):
         limits.append(UNPOOLED)
-    limits += _limits_of_transformer(source)
-    if (width := source.settings.get("truncate_dim")) is not None:
-        limits.append(
-            Limit(f"truncate_dim is {width} in its {SETTINGS}", FROZEN, "a model without it")
-        )
-    if source.has_adapter:
-        limits.append(PEFT)
-    return limits
-
-
-def _limits_of_transformer(source: ModelSource) -> list[Limit]:
-    """Return the limits that the transformer's configuration shows."""
-    limits = []
     if any(key in source.transformer_config for key in _OTHER_TOWERS):
         limits.append(MULTIMODAL)
     if source.is_bare:  # sentence-transformers would add pooling to any of these
@@ -134,6 +122,12 @@ def _limits_of_transformer(source: ModelSource) -> list[Limit]:
             limits.append(CROSS_ENCODER)
         if any(map(_MULTI_VECTOR_HEAD.search, source.architectures)):
             limits.append(MULTI_VECTOR)
+    if (width := source.settings.get("truncate_dim")) is not None:
+        limits.append(
+            Limit(f"truncate_dim is {width} in its {SETTINGS}", FROZEN, "a model without it")
+        )
+    if source.has_adapter:
+        limits.append(PEFT)
     return limits
 
 
@@ -198,14 +192,18 @@ class EncoderTraits:
 
     @classmethod
     def of(cls, model: "SentenceTransformer") -> "EncoderTraits":
-        """Return the traits of a loaded model, which preprocesses a word to find them."""
+        """Return a loaded model's traits, which are partly found by preprocessing a word."""
         is_routed = has_router(model)
+        is_adapted = any(
+            getattr(module, "_hf_peft_config_loaded", False) or hasattr(module, "peft_config")
+            for module in model.modules()
+        )
         return cls(
             modalities=tuple(str(modality) for modality in model.modalities),
             padding_side=getattr(model.tokenizer, "padding_side", None),
             similarity=str(model.similarity_fn_name),
             truncate_dim=model.truncate_dim,
-            has_adapter=any(map(_is_adapted, model.modules())),
+            has_adapter=is_adapted,
             has_router=is_routed,
             has_attention_mask=not is_routed and "attention_mask" in model.preprocess(["a"]),
         )
@@ -248,10 +246,10 @@ def has_router(model: "nn.Module") -> bool:
 
 
 def dropout_sites(model: "nn.Module") -> dict[str, str]:
-    """Return the attribute that holds the dropout rate of each module that has one, by the module's name.
+    """Return the attribute that holds each dropout module's rate, keyed by module name.
 
-    These are dropout layers (``p``) and attention modules with a rate instead of a layer, such as ModernBERT's
-    (``attention_dropout``), T5's and CLIP's (``dropout``).
+    Dropout modules are dropout layers (``p``) and attention modules with a rate instead of a layer, such as
+    ModernBERT's (``attention_dropout``), T5's and CLIP's (``dropout``).
     """
     from torch import nn
 
@@ -264,7 +262,3 @@ def dropout_sites(model: "nn.Module") -> dict[str, str]:
             if isinstance(getattr(module, attribute, None), int | float):
                 sites[name] = attribute
     return sites
-
-
-def _is_adapted(module: Any) -> bool:
-    return getattr(module, "_hf_peft_config_loaded", False) or hasattr(module, "peft_config")

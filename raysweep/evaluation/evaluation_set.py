@@ -12,7 +12,6 @@ import numpy.typing as npt
 from raysweep.config.sweep import EvaluationConfig
 from raysweep.data.prepared import Prepared
 from raysweep.metrics import retrieval
-from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.scores import spec_of
 from raysweep.results.query_scores import PointName
 from raysweep.results.readings import Reading, readable_rows
@@ -45,7 +44,7 @@ class ScoredSet(ABC):
 
     @property
     def num_scored(self) -> int:
-        """Return the number of queries or groups, each of which has a value of every score."""
+        """Return the number of queries or groups, each of which has a value for every score."""
         first, *_ = self.reference_scores.named.values()
         return len(first)
 
@@ -55,14 +54,17 @@ class ScoredSet(ABC):
 
     def point(self, scores: retrieval.Scores, **identity: Any) -> Point:
         """Return the operating point with these scores; ``identity`` gives trial, step, kind, value and width."""
-        measured = {name: _score(name, values) for name, values in scores.named.items()}
+        measured = {}
+        for name, values in scores.named.items():
+            deviation = None if spec_of(name).is_binary else float(values.std())
+            measured[name] = Score(float(values.mean()), deviation)
         reference = {name: self.reference_scores.mean(name) for name in self.reference_scores.named}
         return Point(split=self.split, scores=with_ratios(measured, reference), **identity)
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationSet(ScoredSet):
-    """Labeled queries, and a pool of labeled sentences, from which k are retrieved for each query."""
+    """Labeled queries, and a pool of labeled sentences from which k are retrieved for each query."""
 
     query_labels: npt.NDArray[np.integer]
     pool_labels: npt.NDArray[np.integer]
@@ -77,7 +79,7 @@ class EvaluationSet(ScoredSet):
         config: EvaluationConfig,
         max_queries: int | None = None,
     ) -> "EvaluationSet":
-        """Return the split's queries, or ``max_queries`` evenly spaced ones, and a pool that is a seeded sample of train.
+        """Return the split's queries, or ``max_queries`` evenly spaced ones, and a seeded sample of train as the pool.
 
         Raises:
             InputError: If k exceeds the pool.
@@ -158,9 +160,3 @@ class EvaluationSet(ScoredSet):
         return Reading(
             tuple(scores), self.pool[np.stack(retrieved)], np.stack(cosines).astype(np.float32)
         )
-
-
-def _score(name: str, values: Float64Array) -> Score:
-    """Return the mean and the standard deviation of a score over queries."""
-    deviation = None if spec_of(name).is_binary else float(values.std())
-    return Score(float(values.mean()), deviation)

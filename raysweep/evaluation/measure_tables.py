@@ -54,7 +54,7 @@ def _retrieval_rows(
 
 
 def _interval(change: Change | None) -> tuple[float, float] | tuple[None, None]:
-    """Return the ends of a change's interval; None if nothing is known."""
+    """Return the ends of a change's interval; None if they are unknown."""
     if change is None or not math.isfinite(change.interval.low):
         return None, None
     return change.interval.low, change.interval.high
@@ -63,7 +63,7 @@ def _interval(change: Change | None) -> tuple[float, float] | tuple[None, None]:
 def _tested(
     measure: str, geometry: Geometry, share: float, base: float, pairs: int, change: Change | None
 ) -> MeasuredValue:
-    """Return a share of ``pairs`` and its change, by the bootstrap and by the z-test."""
+    """Return a share of ``pairs``, with the bootstrap interval and z-statistic of its change."""
     z = changes.z_statistic(base, share, pairs)
     low, high = _interval(change)
     return MeasuredValue(measure, geometry, share, base, low, high, pairs, z)
@@ -113,8 +113,8 @@ def whole_row(
 ) -> MeasuredValue:
     """Return the PND of a source as a whole and its change; ``rows`` are those of :func:`rows_of`.
 
-    It is the mean over queries, or the PND of a pair file. The groups of a pair file are resampled as units if there
-    are at least MIN_GROUPS.
+    For retrieval data, this PND is the mean over queries. The groups of a pair file are resampled as units if there are
+    at least MIN_GROUPS.
     """
     before = measures.base[geometry].errors
     after = measures.tuned[geometry].errors

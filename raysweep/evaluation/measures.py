@@ -1,6 +1,6 @@
 """Measures of an encoder on retrieval data and pair files, and their change from a base encoder.
 
-The command ``measure`` uses this module. Every measure is computed by cosine and by the Euclidean distance of
+The ``measure`` command uses this module. Every measure is computed by cosine and by the Euclidean distance of
 unnormalized embeddings. :mod:`raysweep.metrics.ranking` defines the measures, and :mod:`raysweep.uncertainty.changes`
 tests changes.
 """
@@ -47,7 +47,7 @@ class MeasuredEncoder:
 
 @dataclass(frozen=True)
 class Measured:
-    """An encoder's values on relations by one geometry. ``closeness`` is that of each pair, (pairs,)."""
+    """An encoder's values on relations by one geometry. ``closeness`` has one value per pair, (pairs,)."""
 
     relations: Relations
     closeness: Float64Array
@@ -66,7 +66,7 @@ class Measured:
 
     @cached_property
     def by_query(self) -> Mapping[str, Float64Array]:
-        """Return the measures of each query's ranking, (queries,) each; none for pair files."""
+        """Return the measures of each query's ranking, (queries,) each; empty for pair files."""
         if self.relations.kind != "retrieval":
             return {}
         return {name: measure(self.ranking) for name, measure in RANKING_MEASURES.items()}
@@ -145,7 +145,7 @@ def warn_of_skipped(results: Sequence[DataMeasures], display: Display) -> None:
 
 @dataclass(frozen=True)
 class Embedded:
-    """Embeddings of distinct sentences under one encoder, (sentences, width), not normalized, and their rows."""
+    """Unnormalized embeddings of distinct sentences under one encoder, (sentences, width), and each sentence's row."""
 
     embeddings: Float32Array
     rows: Mapping[str, int]
@@ -161,7 +161,7 @@ class Embedded:
         return cls(embeddings, rows)
 
     def take(self, relations: Relations, ids: Integers) -> Integers:
-        """Return the rows of sentences of these relations, (len(ids),)."""
+        """Return the rows of these relations' sentences, (len(ids),)."""
         rows = np.array([self.rows.get(sentence, -1) for sentence in relations.sentences])
         taken: Integers = rows[ids]
         return taken
@@ -198,7 +198,8 @@ def measure_embedded(
 ) -> list[dict[Geometry, Measured]]:
     """Measure an encoder on all relations, given the embeddings of all sentences as documents.
 
-    ``asked`` embeds queries and first sentences of pairs, unless it embeds both sides alike and ``is_symmetric``.
+    ``asked`` embeds queries and first sentences of pairs, unless it embeds both sides alike and ``is_symmetric`` is
+    True.
     """
     queries = documents
     if not (is_symmetric and asked.is_symmetric):
@@ -224,7 +225,7 @@ def measure_embedded(
 
 @contextmanager
 def unnormalized(model: "SentenceTransformer") -> Iterator[None]:
-    """Within the context, leave out final modules that normalize, also in a Router.
+    """Within the context, leave out final modules that normalize, including those in a Router.
 
     They do not change cosines but hide distances.
     """

@@ -3,7 +3,7 @@
 On labeled sentences, an encoder retrieves from a pool; on retrieval data and pairs, it ranks a query's documents.
 
 Let e_R and e_M be a sentence's unit embeddings under the reference encoder and the tuned encoder, and p its class
-probabilities. With the tower ``separate``, e_M is under the tuned encoder of the sentence's side, and cos_M is
+probabilities. With the ``separate`` tower, e_M is under the tuned encoder of the sentence's side, and cos_M is
 cos(e_Q(query), e_D(sentence)).
 
 ==================== ================================== ================================= ===============
@@ -22,9 +22,9 @@ point                retrieval score                    embedding               
 ==================== ================================== ================================= ===============
 
 e_a is the embedding under the weights (1 - a) base + a tuned. Only ``interpolate`` encodes queries and pool again; the
-other points reuse the encodings of ``plain``. ``labeled`` uses the labels of the pool, which no encoder knows, so it
-is reported separately. Trials with the tower ``query`` have the last two points and no others: their documents keep
-the embeddings of the reference encoder.
+other points reuse the encodings of ``plain``. ``labeled`` uses the labels of the pool, which no encoder knows, so it is
+reported separately. Trials with the ``query`` tower have only the last two points: their documents keep the reference
+encoder's embeddings.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -97,7 +97,7 @@ class TunedEncoder:
 
     @property
     def width(self) -> int:
-        """Return the dimension of the embeddings."""
+        """Return the embedding dimension."""
         return self.encoders.query.width
 
 
@@ -138,7 +138,7 @@ LABELED = "labeled"
 
 
 def wanted_labeled(grid: PointsConfig, *, has_head: bool) -> list[PointKey]:
-    """Return the grid's points that use the pool's labels; none without a softmax head."""
+    """Return the grid's points that use the pool's labels; empty without a softmax head."""
     return [(LABELED, value) for value in grid.labeled] if has_head else []
 
 
@@ -164,7 +164,7 @@ def wanted(grid: PointsConfig, *, has_head: bool, tower: Tower = "both") -> list
 
 
 def width(key: PointKey, tuned: TunedEncoder, evaluation: ScoredSet) -> int:
-    """Return the dimension of the embeddings of an operating point."""
+    """Return the embedding dimension of an operating point."""
     kind, value = key
     if kind == "truncate":
         assert value is not None
@@ -228,7 +228,12 @@ def measure(
         scores |= score_encoded(encoded, evaluation, direct)
     for kind, value in keys:
         if kind == "interpolate":
-            scores[kind, value] = _score_interpolated(tuned, evaluation, (kind, value))
+            assert tuned.interpolated is not None and value is not None
+            with tuned.interpolated(value):
+                interpolated = encode(replace(tuned, head=None), evaluation)
+            interpolated_scores = score_encoded(interpolated, evaluation, [("plain", None)])
+            del interpolated  # before the next embeddings
+            scores[kind, value] = interpolated_scores["plain", None]
         elif kind == "truncate":
             assert encoded is not None and value is not None
             truncated = encoded.truncated(int(value))
@@ -246,8 +251,12 @@ def score_encoded(
         return dict(
             zip(keys, evaluation.score_sums(encoded.queries, encoded.pool, weights), strict=True)
         )
-    if isinstance(evaluation, SequenceSet):
-        return _score_sequence(encoded, evaluation, keys)
+    if isinstance(evaluation, SequenceSet):  # each data set has its own pool
+        of_tasks = [
+            score_encoded(Encoded(encoded.queries[queries], encoded.pool[pool]), task, keys)
+            for task, queries, pool in evaluation.slices()
+        ]
+        return {key: join_scores([scores[key] for scores in of_tasks]) for key in keys}
     assert isinstance(evaluation, EvaluationSet)
     num_queries = len(encoded.queries)
     shape = (num_queries, evaluation.k)
@@ -262,17 +271,6 @@ def score_encoded(
     retrievals = list(retrieved.values())
     scores = evaluation.score_several(retrievals)
     return dict(zip(retrieved, scores, strict=True))
-
-
-def _score_sequence(
-    encoded: Encoded, evaluation: SequenceSet, keys: Sequence[PointKey]
-) -> dict[PointKey, retrieval.Scores]:
-    """Return the per-query scores of all data sets, each of which searches its own pool."""
-    of_tasks = [
-        score_encoded(Encoded(encoded.queries[queries], encoded.pool[pool]), task, keys)
-        for task, queries, pool in evaluation.slices()
-    ]
-    return {key: join_scores([scores[key] for scores in of_tasks]) for key in keys}
 
 
 @dataclass(frozen=True)
@@ -316,13 +314,3 @@ class _Products:
         if kind == LABELED:
             return self.query_classes.take(self.pool_labels, axis=1)
         return self.query_classes @ self.pool_classes.T
-
-
-def _score_interpolated(
-    tuned: TunedEncoder, evaluation: ScoredSet, key: PointKey
-) -> retrieval.Scores:
-    _, alpha = key
-    assert tuned.interpolated is not None and alpha is not None
-    with tuned.interpolated(alpha):
-        encoded = encode(replace(tuned, head=None), evaluation)
-    return score_encoded(encoded, evaluation, [("plain", None)])["plain", None]

@@ -1,4 +1,4 @@
-"""Measures of pairs of a split's sentences under a tuned encoder; see :mod:`raysweep.metrics.pairs`."""
+"""Measures of a split's sentence pairs under a tuned encoder; see :mod:`raysweep.metrics.pairs`."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,10 +28,10 @@ _RANDOM_SEED = 0  # fixed, so that all runs measure divergences on the same pair
 
 @dataclass(frozen=True)
 class PairSet:
-    """Pairs of the sentences of a split, as positions among its queries.
+    """Pairs of a split's sentences, as positions among its queries.
 
     ``neighbors`` (n, 2) are sentences and their nearest neighbors under the reference encoder in their own class and in
-    others, and ``same_class`` (n,) tells them apart.
+    others, and ``same_class`` (n,) tells the two apart.
     """
 
     split: ScoredSplit
@@ -41,7 +41,7 @@ class PairSet:
 
     @classmethod
     def of(cls, prepared: Prepared, evaluation: EvaluationSet) -> "PairSet":
-        """Draw the pairs of a split. The neighbors in dev are those for which ``prepare`` stores the experts' scores."""
+        """Draw a split's pairs. On dev, the neighbors are those for which ``prepare`` stores the experts' scores."""
         labels = evaluation.query_labels
         vectors = np.asarray(prepared.reference_embeddings.document[evaluation.queries])
         neighbors, _ = dev_examples.draw(
@@ -78,9 +78,16 @@ class PairSet:
         ``before`` are the random pairs' cosines before tuning; without them, the divergence is left out.
         """
         if self.same_class.any():
-            yield self._average_precision(
-                self.neighbor_cosines(embeddings), with_intervals=with_intervals
+            cosines = self.neighbor_cosines(embeddings)
+            area = pairs.average_precision(self.same_class, cosines)
+            interval = (
+                intervals.of_average_precision(self.neighbors, self.same_class, cosines)
+                if with_intervals
+                else None
             )
+            curve = pairs.precision_recall(self.same_class, cosines).at_equal_steps(CURVE_STEPS)
+            rounded = tuple(curve.round(4).tolist())
+            yield self._measure(pairs.AVERAGE_PRECISION, area, interval, rounded)
         if before is not None:
             after = self.random_cosines(embeddings)
             divergence = pairs.cosine_divergence(before, after)
@@ -88,16 +95,6 @@ class PairSet:
                 intervals.of_divergence(self.random, before, after) if with_intervals else None
             )
             yield self._measure(pairs.DIVERGENCE, divergence, interval)
-
-    def _average_precision(self, cosines: Float32Array, *, with_intervals: bool) -> Measure:
-        area = pairs.average_precision(self.same_class, cosines)
-        interval = None
-        if with_intervals:
-            interval = intervals.of_average_precision(self.neighbors, self.same_class, cosines)
-        curve = pairs.precision_recall(self.same_class, cosines).at_equal_steps(CURVE_STEPS)
-        return self._measure(
-            pairs.AVERAGE_PRECISION, area, interval, tuple(curve.round(4).tolist())
-        )
 
     def _measure(
         self,
@@ -118,7 +115,7 @@ def _cosines(embeddings: Sides[Float32Array], positions: npt.NDArray[np.integer]
 
 
 def reference_measures(prepared: Prepared, evaluation: ScoredSet) -> tuple[Measure, ...]:
-    """Return the measures of the reference encoder on a split, with intervals on test; none without experts."""
+    """Return the measures of the reference encoder on a split, with intervals on test; empty without experts."""
     if not (prepared.scores_artifacts and isinstance(evaluation, EvaluationSet)):
         return ()
     documents = np.asarray(prepared.reference_embeddings.document[evaluation.queries])

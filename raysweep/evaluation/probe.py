@@ -66,7 +66,7 @@ def fit(embeddings: Float32Array, labels: npt.NDArray[np.integer]) -> Head | Non
 
 
 def fit_prepared(prepared: Prepared, seed: int, dev: EvaluationSet | None) -> Head | None:
-    """Return the probe of the reference embeddings of a sweep's training sentences, None if they have one label.
+    """Return the probe of the reference embeddings of a sweep's training sentences; None if they have one label.
 
     It is calibrated on ``dev``, if given and if the head has every class. ``seed`` is the sweep's.
     """
@@ -83,7 +83,7 @@ def fit_prepared(prepared: Prepared, seed: int, dev: EvaluationSet | None) -> He
 
 
 def score(head: Head, evaluation: EvaluationSet, values: Sequence[float]) -> Mapping[float, Scores]:
-    """Return the per-query scores of ``class_concat(g)`` of the reference encoder with this head, for each g."""
+    """Return the per-query scores of the reference encoder's ``class_concat(g)`` with this head, for each g."""
     queries, pool = evaluation.reference_queries, evaluation.reference_pool
     encoded = Encoded(queries, pool).under(head)
     keys: list[PointKey] = [("class_concat", value) for value in values]

@@ -59,7 +59,7 @@ class RelationSet(ScoredSet):
         return closeness("cosine", queries, pool, (self.pairs.first, self.pairs.second))
 
     def score(self, values: Float64Array) -> retrieval.Scores:
-        """Return ``ranking``, which is 1 - PND, and ``agreement`` with R of each group, for values (pairs,)."""
+        """Return each group's ``ranking``, which is 1 - PND, and ``agreement`` with R, for values (pairs,)."""
         pairs = self.pairs
         ranking = Ranking.of(values, pairs.is_positive, pairs.group, pairs.num_groups)
         errors = count_errors(ranking)
@@ -79,7 +79,7 @@ class RelationSet(ScoredSet):
 
 
 def scored_set(prepared: Prepared, split: ScoredSplit, config: EvaluationConfig) -> ScoredSet:
-    """Return the data to score a split: of labeled sentences, a sequence of data sets, retrieval data or pairs.
+    """Return the data to score a split: labeled sentences, a sequence of data sets, retrieval data or pairs.
 
     Raises:
         InputError: If k exceeds the pool of labeled sentences.

@@ -84,9 +84,10 @@ def score_files(
     """Return P and S of retrieval by ``model``, for each k and kind of rank weights.
 
     Retrieval uses cosine, or the inner product if the model's similarity function is ``dot``. Similarity is measured
-    under ``reference``, by default the model itself. Each sentence is preceded by the configured prompt of queries or of
-    documents, or else by each model's default. A model with a Router embeds queries with ``encode_query`` and the pool
-    with ``encode_document``. All rows are kept, including duplicates and conflicting labels, to reproduce published values.
+    under ``reference``, by default the model itself. Each sentence is preceded by the configured query or document
+    prompt, or else by each model's default. A model with a Router embeds queries with ``encode_query`` and the pool
+    with ``encode_document``. All rows are kept, including duplicates and conflicting labels, to reproduce published
+    values.
 
     Raises:
         InputError: Before anything is embedded, if an input is invalid.
@@ -145,21 +146,18 @@ def _score(
             top = retrieved[:, :k]
             top_cosines = cosines[:, :k]
             scores = retrieval.score(top, top_cosines, query_classes, pool_classes, weights)
-            results.append(_average(k, kind, scores))
+            results.append(
+                {
+                    "k": k,
+                    "rank_weights": kind,
+                    "polarity_mean": 100 * scores.mean("polarity"),
+                    "polarity_std": 100 * float(scores["polarity"].std()),
+                    "similarity_mean": 100 * scores.mean("similarity"),
+                    "similarity_std": 100 * float(scores["similarity"].std()),
+                    "accuracy": 100 * scores.mean("accuracy"),
+                }
+            )
     return results
-
-
-def _average(k: int, kind: retrieval.RankWeights, scores: retrieval.Scores) -> FileScores:
-    """Return the statistics of per-query scores."""
-    return {
-        "k": k,
-        "rank_weights": kind,
-        "polarity_mean": 100 * scores.mean("polarity"),
-        "polarity_std": 100 * float(scores["polarity"].std()),
-        "similarity_mean": 100 * scores.mean("similarity"),
-        "similarity_std": 100 * float(scores["similarity"].std()),
-        "accuracy": 100 * scores.mean("accuracy"),
-    }
 
 
 def _read(source: str, split: str, files: LabeledFiles) -> _Labeled:

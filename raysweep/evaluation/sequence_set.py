@@ -15,7 +15,7 @@ from raysweep.results.types import ScoredSplit
 
 @dataclass(frozen=True, kw_only=True)
 class SequenceSet(ScoredSet):
-    """The evaluation sets of several data sets, with sentence ids of the sequence, by name.
+    """The evaluation sets of several data sets, with sentence ids of the sequence, keyed by name.
 
     Each has the same number of queries, so that means over all queries are means over data sets.
     """

@@ -32,7 +32,7 @@ MeasuredRelations = Sequence[Mapping[Geometry, Measured]]
 
 @dataclass(frozen=True)
 class WatchedRelations:
-    """The relations of watched data: those of the target first, if there is one. ``seed`` is that of the bootstrap."""
+    """The relations of watched data, starting with the target's, if there is one. ``seed`` is the bootstrap's."""
 
     relations: Sequence[Relations]
     has_target: bool
@@ -65,7 +65,7 @@ class WatchedRelations:
 
     @classmethod
     def of(cls, config: WatchConfig, seed: int) -> "WatchedRelations":
-        """Read the watched data of a sweep's file. Raise InputError like :meth:`read`."""
+        """Read the watched data named in a sweep's file. Raise InputError like :meth:`read`."""
 
         def with_settings(source: WatchedSource) -> tuple[str, RelationSettings]:
             settings = RelationSettings.of(source)
@@ -80,7 +80,7 @@ class WatchedRelations:
         return replace(self, relations=[target, *sets], has_target=True)
 
     def score(self, values: MeasuredRelations) -> float:
-        """Return the score ``watched`` of an encoder with these values."""
+        """Return the ``watched`` score of an encoder with these values."""
         of_sets = values[1:] if self.has_target else values
         by_cosine = [value["cosine"] for value in of_sets]
         return watched_score(
@@ -138,7 +138,7 @@ def _watched_set(measures: DataMeasures, seed: int) -> WatchedSet:
 def watched_encoder(model: EncoderConfig, reference: EncoderConfig, tower: Tower) -> EncoderConfig:
     """Return the configuration that embeds watched data as a trial with this tower does, in fp32.
 
-    Under the tower ``query``, documents have the prompt of the reference encoder, as in a stored index.
+    With the ``query`` tower, documents have the reference encoder's prompt, as in a stored index.
     """
     document = reference if tower == "query" else model
     prompts = Prompts(query=model.prompt_on("query"), document=document.prompt_on("document"))
@@ -157,7 +157,7 @@ def measure_untuned(
 def warn_of_untested(
     relations: WatchedRelations, values: MeasuredRelations, display: Display
 ) -> None:
-    """Print a warning for each set with parts that cannot be measured, and for each set that is too small to be tested."""
+    """Print a warning for each set with parts that cannot be measured, and for each set too small to be tested."""
     measures = [DataMeasures(*both) for both in zip(relations.relations, values, strict=True)]
     warn_of_skipped(measures, display)
     for measure in measures:

@@ -1,4 +1,4 @@
-"""Export of a point of the front as a sentence-transformers model, which loads without raysweep.
+"""Export of a front point as a sentence-transformers model, which loads without raysweep.
 
-The command ``export`` and the public API call it.
+The ``export`` command and the public API call it.
 """

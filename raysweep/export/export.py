@@ -1,4 +1,4 @@
-"""Export of a point of the front to disk, as a sentence-transformers model."""
+"""Export of a front point to disk, as a sentence-transformers model."""
 
 import contextlib
 import glob
@@ -25,7 +25,7 @@ from raysweep.encoders.locate import locate
 from raysweep.encoders.provenance import Provenance
 from raysweep.errors import InputError
 from raysweep.evaluation.operating_points import LABELED, Head
-from raysweep.export import joined_encoder, model_card, router, sub_embedding
+from raysweep.export import joined_encoder, model_card, modules
 from raysweep.export.model_card import CARD, CardFacts
 from raysweep.export.probe_head import PROBE, fit_again
 from raysweep.export.run_encoders import BaseModel, RunEncoders
@@ -102,7 +102,7 @@ def export(  # noqa: PLR0913 (the options of the command)
         return _export_probe(run, summary, point, to, hub_name)
     member = _choose(run, summary, point, conditions)
     chosen = member.dev
-    data_set_number = sub_embedding.find_data_set(summary.results.info.tasks, data_set)
+    data_set_number = modules.find_data_set(summary.results.info.tasks, data_set)
     settings = read_settings(run, summary.results)
     encoders = RunEncoders.of(run)
     model, embed = _build(
@@ -116,7 +116,12 @@ def export(  # noqa: PLR0913 (the options of the command)
         raise InputError(
             f"{run.location}/{SETTINGS}: missing or damaged; put back the run's own file"
         ) from None
-    replicate = _replicate_of(run, chosen.trial)
+    replicates = (
+        event.run or 0
+        for event in load_events(run)
+        if isinstance(event, TrialStarted) and event.trial == chosen.trial
+    )
+    replicate = next(replicates, 0)
     facts = CardFacts(
         summary,
         member,
@@ -151,8 +156,16 @@ def _export_probe(run: Folder, summary: Summary, name: str, to: Path, hub_name: 
     Raises:
         InputError: If the point does not exist, artifacts are missing, or the head does not reproduce its scores.
     """
-    chosen = _find_probe(summary, name)
-    settings = read_settings(run, summary.results)
+    results = summary.results
+    probes: dict[str, Point] = {}
+    if not results.info.tasks:  # a sequence's probes, one per data set, have no names
+        for point in results.points:
+            if point.kind == PROBE and point.split == "dev":
+                probes[key_name(point.key)] = point
+    if name not in probes:
+        raise InputError(f"--point is {name}; allowed probes: {', '.join(probes) or 'none'}")
+    chosen = probes[name]
+    settings = read_settings(run, results)
     head = fit_again(run, settings, chosen)
     encoders = RunEncoders.of(run)
     first, second = (
@@ -173,21 +186,6 @@ def _export_probe(run: Folder, summary: Summary, name: str, to: Path, hub_name: 
     return f"{name} ({_described(summary, chosen, to, milliseconds)}) written to {to}"
 
 
-def _find_probe(summary: Summary, name: str) -> Point:
-    """Return the probe's point with this name on dev; a sequence's probes, one per data set, have no names."""
-    results = summary.results
-    probes = {
-        key_name(point.key): point
-        for point in results.points
-        if point.kind == PROBE and point.split == "dev"
-    }
-    if results.info.tasks:
-        probes = {}
-    if name not in probes:
-        raise InputError(f"--point is {name}; allowed probes: {', '.join(probes) or 'none'}")
-    return probes[name]
-
-
 def _provenance(run: Folder, point: str, base: str, data: DataConfig) -> Provenance:
     sources = (data.train,) if isinstance(data.train, str) else tuple(data.train)
     return Provenance(run.location, point, base, sources, data.subset, data.text_column)
@@ -200,14 +198,6 @@ def _described(summary: Summary, point: Point, folder: Path, milliseconds: float
     num_bytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     size = f"width {point.width}, {encoders_used}, {num_bytes / 1e6:,.0f} MB, {milliseconds:.1f} ms a query on the CPU"
     return f"dev {scores}, {size}"
-
-
-def _replicate_of(run: Folder, trial: int | None) -> int:
-    """Return a trial's number among the replicates of its configuration, or 0 if it has none."""
-    for event in load_events(run):
-        if isinstance(event, TrialStarted) and event.trial == trial:
-            return event.run or 0
-    return 0
 
 
 def model_of(run: Folder, chosen: Point) -> "SentenceTransformer":
@@ -242,7 +232,9 @@ def _build(
         return _build_pair(chosen, weights, encoders)
     trainable = _load_tuned(chosen, weights, encoders)
     if as_adapter:
-        _keep_adapter(trainable, chosen, encoders)
+        base = BaseModel.of(encoders.model)
+        is_on_hub = encoders.model.name != "demo"  # the demo's model is in a package
+        adapter.keep(trainable.model, _share(chosen), base.hub_name if is_on_hub else None)
     else:
         trainable.finish(_share(chosen))
     tuned = trainable.model
@@ -286,8 +278,10 @@ def _build_sub_embedding(
         raise InputError(f"{chosen.name}: its weights are damaged: {error}") from None
     base = _load(encoders.model, encoders.model_identity, "tuned")
     bf16_weights.widen(base)
-    model = sub_embedding.build(base, adapter.layers[data_set_number])
-    embed: Callable[..., Embeddings] = partial(sub_embedding.embed, base, adapter, data_set_number)
+    model = modules.build_sub_embedding(base, adapter.layers[data_set_number])
+    embed: Callable[..., Embeddings] = partial(
+        modules.embed_sub_embedding, base, adapter, data_set_number
+    )
     if chosen.value is not None:  # concat
         reference = _load_reference(encoders, chosen)
         prompts = model.prompts
@@ -308,7 +302,7 @@ def _build_pair(chosen: Point, weights: TrainedWeights, encoders: RunEncoders) -
         return _build_encoder(chosen, trainable.model, None, encoders)
 
     built = sides.map(build_side)
-    model = router.build(built.map(lambda of_side: of_side.model), _similarity(chosen))
+    model = modules.build_pair(built.map(lambda of_side: of_side.model), _similarity(chosen))
     model.prompts = built.document.model.prompts
     model.truncate_dim = built.document.model.truncate_dim
     _set_prompts(model, encoders.prompts)
@@ -329,7 +323,7 @@ def _build_query_encoder(
                 f"{chosen.name} cannot be exported: the reference encoder has another prompt for queries"
             )
         embed_query = partial(_embed_sum, chosen.value, (tuned, reference), prompt=prompts.query)
-    model = router.build_query_encoder(chosen.key, tuned, reference)
+    model = modules.build_query_encoder(chosen.key, tuned, reference)
     model.prompts = tuned.prompts
     _set_prompts(model, prompts)
     embed_document = partial(encoder.embed_texts, reference, prompt=prompts.document)
@@ -350,13 +344,6 @@ def _check_adapter(weights: TrainedWeights, chosen: Point) -> None:
         raise InputError(
             f"--adapter: trial {chosen.trial} has no adapter (adapter is none); allowed: points of trials with lora"
         )
-
-
-def _keep_adapter(trainable: Trainable, chosen: Point, encoders: RunEncoders) -> None:
-    """Prepare the model for saving only its adapter, which names the base model."""
-    base = BaseModel.of(encoders.model)
-    is_on_hub = encoders.model.name != "demo"  # the demo's model is in a package
-    adapter.keep(trainable.model, _share(chosen), base.hub_name if is_on_hub else None)
 
 
 def _choose(run: Folder, summary: Summary, point: str, conditions: Sequence[str]) -> Member:
@@ -508,24 +495,20 @@ def _sample_sentences(run: Folder) -> list[str]:
 
     They include capitals, accents, and a text that most models truncate.
     """
-    sentences = _read_sentences(run) or [
-        row.text for row in demo.generate(num_train=NUM_SENTENCES, num_test=0)[0]
-    ]
-    long_text = " ".join(sentences)[:LONG_TEXT]
-    return [*sentences, *encoder.PROBES, long_text]
-
-
-def _read_sentences(run: Folder) -> list[str]:
-    try:
+    sentences: list[str] = []
+    # The run can be exported without its artifacts.
+    with contextlib.suppress(InputError, OSError):
         prepared = Prepared.read(run.fetch("prepared.json"))
         artifact = prepared.sentences_artifact
-        if is_uri(artifact.location) or not artifact.exists:
-            return []
-        sentences = prepared.sentences
-        ids = np.linspace(0, len(sentences) - 1, NUM_SENTENCES).astype(np.int64)
-        return sentences.texts(ids)
-    except (InputError, OSError):
-        return []  # the run can be exported without its artifacts
+        if not is_uri(artifact.location) and artifact.exists:
+            stored = prepared.sentences
+            ids = np.linspace(0, len(stored) - 1, NUM_SENTENCES).astype(np.int64)
+            sentences = stored.texts(ids)
+    if not sentences:
+        rows, _ = demo.generate(num_train=NUM_SENTENCES, num_test=0)
+        sentences = [row.text for row in rows]
+    long_text = " ".join(sentences)[:LONG_TEXT]
+    return [*sentences, *encoder.PROBES, long_text]
 
 
 def _embed_joined(
@@ -677,18 +660,14 @@ def _write(
             milliseconds = _verify(temporary, expected, to)
             provenance.write(temporary)
             write_card(temporary, to.name)
-            _make_readable(temporary)
+            # Give weight files the mode of other new files; safetensors lets only their owner read them.
+            mode = (temporary / "modules.json").stat().st_mode
+            for file in temporary.rglob("*.safetensors"):
+                file.chmod(mode)
             temporary.rename(to)
             return milliseconds
     except OSError as error:
         raise InputError(f"{to}: cannot be written: {error.strerror or error}") from None
-
-
-def _make_readable(folder: Path) -> None:
-    """Give weight files the mode of other new files; safetensors creates files that only their owner can read."""
-    mode = (folder / "modules.json").stat().st_mode
-    for file in folder.rglob("*.safetensors"):
-        file.chmod(mode)
 
 
 def _remove_leftovers(to: Path) -> None:

@@ -165,7 +165,8 @@ def _rows(file: str, columns: tuple[str, str]) -> Iterator[tuple[str, str]]:
         for block in sources.read_values(piece, columns):
             for cells in zip(*block, strict=True):
                 num_rows += 1
-                texts = [_as_text(cell) for cell in cells]
+                # None and NaN, which differs from itself, are empty.
+                texts = ["" if cell is None or cell != cell else str(cell) for cell in cells]
                 for column, text in zip(columns, texts, strict=True):
                     if not text.strip():
                         raise InputError(
@@ -174,8 +175,3 @@ def _rows(file: str, columns: tuple[str, str]) -> Iterator[tuple[str, str]]:
                 yield texts[0], texts[1]
     if not num_rows:
         raise InputError(f"{file}: has no rows")
-
-
-def _as_text(cell: Any) -> str:
-    """Return a cell as text; empty for None and NaN."""
-    return "" if cell is None or cell != cell else str(cell)

@@ -30,7 +30,7 @@ from raysweep.report.notes import why_no_intervals
 from raysweep.report.summary import Summary
 from raysweep.report.tables import kind_name, shown_prompt, with_interval
 from raysweep.report.texts import RANKING_TEXT, front_title, objective_text
-from raysweep.results.types import Calibration, Point, ScoredSplit, Trial
+from raysweep.results.types import Point, ScoredSplit, Trial
 from raysweep.results.views import calibration_text
 from raysweep.training import hypermask
 from raysweep.training import losses as own_losses
@@ -350,6 +350,10 @@ def _front_section(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
     mark = f", {' and '.join(marks)}" if marks else ""
     place = f"one of {len(members)} points" if len(members) > 1 else "the only point"
     kind = " of points that use the labels of the pool" if facts.point.kind == LABELED else ""
+    loading = ""
+    if facts.is_adapter:
+        base = _plain(models["base"].shown)
+        loading = f"This model is a LoRA adapter of {base}: loading it needs that model and `pip install peft`."
     paragraphs = [
         "## The front it was chosen from",
         f"![{front_title(summary.goals)} of the sweep's points, and their front]({PICTURE})",
@@ -361,7 +365,7 @@ def _front_section(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
         " ".join(f"{_plain(text)}." for text in guard_warnings(facts)),
         _JOINED.get(facts.point.kind, ""),
         _SEPARATE if facts.config.tower == "separate" else "",
-        _adapter_sentence(facts, models),
+        loading,
         _data_set_sentence(facts),
         _pool_code(facts) if facts.point.kind == LABELED else "",
     ]
@@ -371,7 +375,13 @@ def _front_section(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
 def _definitions(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
     """Return the definitions of the scores."""
     scale = "The picture has them x100, the metrics in [0, 1]."
-    reference = _plain(_reference_name(facts, models))
+    if "reference" in models:
+        name = models["reference"].shown
+    else:
+        name = facts.encoders.reference.name
+        if Path(name).is_absolute():  # the parent folders are private
+            name = name.rstrip("/").rpartition("/")[2]
+    reference = _plain(name)
     if facts.summary.results.info.is_related:
         return f"{RANKING_TEXT} The reference encoder is {reference}. {scale}"
     return (
@@ -381,16 +391,8 @@ def _definitions(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
     )
 
 
-def _adapter_sentence(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
-    """Return how to load a model that is only an adapter; empty for other models."""
-    if not facts.is_adapter:
-        return ""
-    base = _plain(models["base"].shown)
-    return f"This model is a LoRA adapter of {base}: loading it needs that model and `pip install peft`."
-
-
 def _data_set_sentence(facts: CardFacts) -> str:
-    """Return the sentences on a model for one data set of a sequence; empty for other models."""
+    """Return the sentences about a model for one data set of a sequence; empty for other models."""
     if facts.data_set is None:
         return ""
     names = ", ".join(map(_plain, facts.summary.results.info.tasks))
@@ -413,13 +415,6 @@ def _pool_code(facts: CardFacts) -> str:
         f"embeddings[:, :{len(names)}] = {facts.point.value!r} ** 0.5 * np.eye({len(names)})[numbers]",
     ]
     return "\n".join(["```python", *lines, "```"])
-
-
-def _reference_name(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
-    if "reference" in models:
-        return models["reference"].shown
-    name = facts.encoders.reference.name
-    return name.rstrip("/").rpartition("/")[2] if Path(name).is_absolute() else name
 
 
 def _intervals_sentence(facts: CardFacts) -> str:
@@ -491,9 +486,14 @@ def _training_rows(facts: CardFacts) -> dict[str, str]:
         "point": f"trial {point.trial}, rung {point.step} of {facts.trial.num_rungs}",
         "operating point": f"{kind_name(point)}, width {point.width}",
     }
-    calibration = _calibration(facts)
-    if calibration is not None:
-        rows["class probabilities"] = f"on dev: {calibration_text(calibration)}"
+    calibrations = [
+        calibration
+        for calibration in results.calibrations
+        if calibration.split == "dev"
+        and (calibration.trial, calibration.step) == (point.trial, point.step)
+    ]
+    if point.kind in BY_PRODUCT and calibrations:
+        rows["class probabilities"] = f"on dev: {calibration_text(calibrations[0])}"
     lora = facts.config.lora
     if lora is not None:
         place = "in its own file" if facts.is_adapter else "merged into the weights"
@@ -520,10 +520,14 @@ def _training_rows(facts: CardFacts) -> dict[str, str]:
 def _source_rows(facts: CardFacts, models: Mapping[str, BaseModel]) -> dict[str, str]:
     """Return the table rows about data, models and licenses."""
     encoders = facts.encoders
-    sources = ", ".join(_all_sources(facts.data))
+    data = facts.data
+    named = []
+    for split, configured in (("train", data.train), ("dev", data.dev), ("test", data.test)):
+        sources = [configured] if isinstance(configured, str) else configured or []
+        named += [f"{split} {_named_source(source)['name']}" for source in sources]
     rows = {
         "classes": ", ".join(facts.summary.results.info.label_names) or "none",
-        "data": f"{sources}; fingerprint {encoders.data}",
+        "data": f"{', '.join(named)}; fingerprint {encoders.data}",
         "base model": f"{models['base'].shown}, {encoders.model_identity.rpartition('/')[2]}",
         "prompt": shown_prompt(encoders.model.model_dump()["prompt"] or ""),
     }
@@ -533,25 +537,6 @@ def _source_rows(facts: CardFacts, models: Mapping[str, BaseModel]) -> dict[str,
         rows[f"license of the {name} model"] = str(model.license)
     rows["license"] = f"{joint_license(models)}; data has its own licenses"
     return rows
-
-
-def _calibration(facts: CardFacts) -> Calibration | None:
-    """Return the calibration of the head whose class probabilities are part of the model."""
-    if facts.point.kind not in BY_PRODUCT:
-        return None
-    rung = (facts.point.trial, facts.point.step)
-    for calibration in facts.summary.results.calibrations:
-        if calibration.split == "dev" and (calibration.trial, calibration.step) == rung:
-            return calibration
-    return None
-
-
-def _all_sources(data: DataConfig) -> Sequence[str]:
-    named = []
-    for split, configured in (("train", data.train), ("dev", data.dev), ("test", data.test)):
-        sources = [configured] if isinstance(configured, str) else configured or []
-        named += [f"{split} {_named_source(source)['name']}" for source in sources]
-    return named
 
 
 def _plain(text: str) -> str:

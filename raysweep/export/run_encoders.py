@@ -22,7 +22,7 @@ from raysweep.storage.folder import Folder
 UNKNOWN = "unknown"  # the Hub's word for an unstated license
 OTHER = "other"  # the Hub's word for a license outside its list, or for several
 
-DEMO = "sentence-transformers/all-MiniLM-L6-v2"  # the model in the package of the demo's encoder
+DEMO = "sentence-transformers/all-MiniLM-L6-v2"  # the model in the demo encoder's package
 
 _FRONT_MATTER = re.compile(r"\A\s*---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 _IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]*")
@@ -90,8 +90,8 @@ class License:
     @classmethod
     def of(cls, folder: Path) -> "License":
         """Return the license in a model card's metadata, or else the value of ``license`` in its ``config.json``."""
-        card = _card_metadata(folder / "README.md")
-        config = _json_object(folder / "config.json")
+        card = _read_values(folder / "README.md")
+        config = _read_values(folder / "config.json")
         identifiers = _words(card.get("license") or config.get("license"))
         if not identifiers:
             return cls()
@@ -144,19 +144,14 @@ def joint_license(models: Mapping[str, BaseModel]) -> License:
     return License(UNKNOWN if is_unknown else OTHER, detail)
 
 
-def _card_metadata(path: Path) -> dict[str, Any]:
-    """Return the YAML header of a card; empty if it is missing or unreadable."""
+def _read_values(path: Path) -> dict[str, Any]:
+    """Return the YAML header of a card, or the object in a JSON file; empty if it is missing or unreadable."""
     with contextlib.suppress(OSError, ValueError, yaml.YAMLError, RecursionError):
-        header = _FRONT_MATTER.match(path.read_text(encoding="utf-8-sig"))
-        values = yaml.safe_load(header[1]) if header else None
-        if isinstance(values, dict):
-            return values
-    return {}
-
-
-def _json_object(path: Path) -> dict[str, Any]:
-    with contextlib.suppress(OSError, ValueError, RecursionError):
-        values = json.loads(path.read_text(encoding="utf-8"))
+        if path.suffix == ".json":
+            values = json.loads(path.read_text(encoding="utf-8"))
+        else:
+            header = _FRONT_MATTER.match(path.read_text(encoding="utf-8-sig"))
+            values = yaml.safe_load(header[1]) if header else None
         if isinstance(values, dict):
             return values
     return {}

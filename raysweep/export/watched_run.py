@@ -75,7 +75,7 @@ def watch_run(
 class TunedTrial:
     """A rung of a trial. ``load`` returns its model as exported, which expects the prompts of ``config``.
 
-    With the tower ``query``, the model embeds documents like the base encoder.
+    With the ``query`` tower, the model embeds documents like the base encoder.
     """
 
     trial: int
@@ -116,7 +116,7 @@ def watch(
 def _tuned_trials(
     run: Folder, results: Results, encoders: RunEncoders, display: Display
 ) -> list[TunedTrial]:
-    """Return the last rung of each trial whose weights are stored, by learning rate."""
+    """Return each trial's last rung with stored weights, in order of learning rate."""
     last: dict[int, Point] = {}
     of_trials = set()
     for point in results.points:

@@ -37,23 +37,15 @@ def closeness(
     distinct, which = np.unique(numbers, return_inverse=True)
     num_distinct = len(distinct)
     values = np.empty(num_distinct)
-    compare = _cosines if geometry == "cosine" else _negative_distances
     for start in range(0, num_distinct, PAIRS_PER_BLOCK):
         block = slice(start, start + PAIRS_PER_BLOCK)
         rows, columns = np.divmod(distinct[block], num_documents)
         left = queries[rows].astype(np.float64)
         right = documents[columns].astype(np.float64)
-        values[block] = compare(left, right)
+        if geometry == "cosine":
+            products = np.einsum("ij,ij->i", left, right)
+            lengths = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
+            values[block] = products / np.maximum(lengths, _SMALLEST)
+        else:
+            values[block] = -np.linalg.norm(left - right, axis=1)
     return values[which]
-
-
-def _cosines(left: Float64Array, right: Float64Array) -> Float64Array:
-    products = np.einsum("ij,ij->i", left, right)
-    lengths = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
-    cosines: Float64Array = products / np.maximum(lengths, _SMALLEST)
-    return cosines
-
-
-def _negative_distances(left: Float64Array, right: Float64Array) -> Float64Array:
-    distances: Float64Array = np.linalg.norm(left - right, axis=1)
-    return -distances

@@ -1,4 +1,4 @@
-"""The concave hull of a front: the scores that are reached by dividing queries among its points."""
+"""The concave hull of a front: the scores that can be reached by dividing queries among its points."""
 
 from collections.abc import Sequence
 

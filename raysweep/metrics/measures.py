@@ -63,7 +63,7 @@ def vote(
 ) -> npt.NDArray[np.integer]:
     """Return the label (queries,) with the largest total weight in each row of ``labels`` (queries, k).
 
-    The columns are ranks, best first, with the weights ``weights`` (k,). Ties go to the label that is retrieved first.
+    The columns are ranks, best first, weighted by ``weights`` (k,). Ties go to the label that is retrieved first.
     Weights are compared as integer multiples of the smallest weight, so ties are exact.
     """
     votes = np.rint(weights / weights.min())

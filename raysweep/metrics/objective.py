@@ -71,7 +71,7 @@ class Objective:
         return max(0.0, self.min_polarity - polarity) + max(0.0, self.min_similarity - similarity)
 
     def best_point(self, points: Sequence[Pair]) -> Pair:
-        """Return the feasible point with the largest weighted objective, or the least infeasible if none is."""
+        """Return the feasible point with the largest weighted objective, or else the least infeasible one."""
         return max(points, key=lambda point: (-self.violation(point), self.weighted_sum(point)))
 
     def best_value(self, points: Sequence[Pair]) -> float:

@@ -57,7 +57,15 @@ def oracle_scores(
         rows = slice(start, start + num_rows)
         block = np.asarray(cosines[rows], dtype=np.float64)
         is_own_class = np.asarray(same_label[rows])
-        candidates, in_class = _select_candidates(block, is_own_class, k)
+        # Whatever the bonus, only each query's k nearest in its own class and in the others can be retrieved. If there
+        # are fewer than k, cosines of minus infinity fill the gap.
+        own_columns, own_cosines = _nearest(block, is_own_class, k)
+        other_columns, other_cosines = _nearest(block, ~is_own_class, k)
+        columns = np.hstack([own_columns, other_columns])
+        pool_order = np.argsort(columns, axis=1, kind="stable")
+        nearest_cosines = np.hstack([own_cosines, other_cosines])
+        candidates = np.take_along_axis(nearest_cosines, pool_order, axis=1)
+        in_class = pool_order < k  # the first k candidates are those in the class
         for index, bonus in enumerate(bonuses):
             sums = candidates + bonus * in_class
             order = np.argsort(-sums, axis=1, kind="stable")
@@ -65,24 +73,6 @@ def oracle_scores(
             scores[index, rows, 0] = _sum_by_rank(in_class, retrieved, rank_weights)
             scores[index, rows, 1] = _sum_by_rank(candidates, retrieved, rank_weights)
     return scores
-
-
-def _select_candidates(
-    cosines: Float64Array, same_label: NDArray[np.bool_], k: int
-) -> tuple[Float64Array, NDArray[np.bool_]]:
-    """Return the sentences that some bonus can retrieve: each query's k nearest in its own class and in the others.
-
-    The result contains, in pool order, their cosines (queries, 2k) and a mask (queries, 2k) of those with the query's
-    label. If a class has fewer than k sentences, cosines of minus infinity fill the gap.
-    """
-    own_columns, own_cosines = _nearest(cosines, same_label, k)
-    other_columns, other_cosines = _nearest(cosines, ~same_label, k)
-    columns = np.hstack([own_columns, other_columns])
-    order = np.argsort(columns, axis=1, kind="stable")
-    candidates = np.hstack([own_cosines, other_cosines])
-    in_pool_order = np.take_along_axis(candidates, order, axis=1)
-    in_class = order < k  # the first k candidates are those in the class
-    return in_pool_order, in_class
 
 
 def _nearest(

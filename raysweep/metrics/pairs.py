@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from raysweep.metrics.arrays import Float64Array
 
 BINS = 200
-"""Number of bins of a histogram of cosines, on [-1, 1]."""
+"""Number of bins in a cosine histogram, on [-1, 1]."""
 
 
 @dataclass(frozen=True)
@@ -126,12 +126,11 @@ def cosine_divergence(
     It is (KL(p, q) + KL(q, p)) / 2 for histograms p and q of ``BINS`` bins with one pseudo-count each. With ``weights``
     (n,), each pair counts as often as its weight.
     """
-    p, q = (_histogram(cosines, weights) for cosines in (before, after))
+    shares = []
+    for cosines in (before, after):
+        # Cosines that rounding pushes above 1 count in the last bin.
+        clipped = np.clip(cosines, -1, 1)
+        counts, _ = np.histogram(clipped, BINS, (-1, 1), weights=weights)
+        shares.append((counts + 1) / (counts.sum() + BINS))
+    p, q = shares
     return float(((p - q) * np.log(p / q)).sum() / 2)
-
-
-def _histogram(cosines: ArrayLike, weights: ArrayLike | None) -> NDArray[np.float64]:
-    """Return each bin's share, (BINS,). Cosines that rounding pushes above 1 count in the last bin."""
-    counts, _ = np.histogram(np.clip(cosines, -1, 1), BINS, (-1, 1), weights=weights)
-    shares: NDArray[np.float64] = (counts + 1) / (counts.sum() + BINS)
-    return shares

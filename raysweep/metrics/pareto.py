@@ -118,21 +118,17 @@ def knee(front: ArrayLike) -> int:
     array = as_points(front)
     if not len(array):
         raise ValueError("front is empty; allowed: at least one point")
-    scaled = _scaled_to_extremes(array)
+    spread = np.ptp(array, axis=0)
+    unit = np.where(
+        spread > 0, spread, 1.0
+    )  # an objective that is the same for all points becomes 0
+    scaled = (array - array.min(axis=0)) / unit
     beyond = scaled.sum(axis=1)  # the chord is x + y = 1, so this orders points by distance from it
     threshold = beyond.max() - 1e-9
     tied = np.flatnonzero(beyond >= threshold)
     products = array[tied].prod(axis=1)
     best = np.argmax(products)
     return int(tied[best])
-
-
-def _scaled_to_extremes(points: Float64Array) -> Float64Array:
-    """Return the points (n, 2) with each objective scaled to [0, 1], or set to 0 if it is the same for all points."""
-    spread = np.ptp(points, axis=0)
-    unit = np.where(spread > 0, spread, 1.0)
-    scaled: Float64Array = (points - points.min(axis=0)) / unit
-    return scaled
 
 
 def hypervolume(points: ArrayLike, reference: Sequence[float]) -> float:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from raysweep.metrics.arrays import Float64Array
 
 CUTOFF = 10
-"""The number of ranks of nDCG@10 and mAP@10."""
+"""The rank cutoff of nDCG@10 and mAP@10."""
 
 Flags = NDArray[np.bool_]
 Integers = NDArray[np.int64]
@@ -92,7 +92,7 @@ class Ranking:
 
 @dataclass(frozen=True)
 class ErrorCounts:
-    """The number of (positive, negative) pairs in each group, and of those whose positive is not closer, (groups,)."""
+    """How many (positive, negative) pairs each group has, and in how many the positive is not closer, (groups,)."""
 
     errors: Integers
     pairs: Integers
@@ -230,4 +230,4 @@ RANKING_MEASURES: Mapping[str, Measure] = MappingProxyType(
         f"mAP@{CUTOFF}": lambda ranking: average_precision(ranking, CUTOFF),
     }
 )
-"""The measures of a query's ranking, larger is better. Each returns one value in [0, 1] per group."""
+"""The measures of a query's ranking; larger is better. Each returns one value in [0, 1] per group."""

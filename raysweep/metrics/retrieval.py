@@ -1,4 +1,4 @@
-"""Per-query retrieval scores, such as polarity and similarity, as defined on the documentation page about scores."""
+"""Per-query retrieval scores, such as polarity and similarity, as defined on the scores documentation page."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

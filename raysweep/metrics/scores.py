@@ -1,4 +1,4 @@
-"""The scores of operating points, in a table of names, labels, ranges and measures, and a sweep's two goals."""
+"""A sweep's two goals, and a table of operating points' scores: names, labels, ranges and measures."""
 
 import math
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ class ScoreSpec:
         symbol: Short name in tables and formulas; defaults to the name.
         minimum: Lowest possible value.
         maximum: Highest possible value.
-        is_maximized: Whether more is better. Only such scores can be goals.
-        reference_share: Fraction of the reference encoder's score to use in the reference point of hypervolumes.
+        is_maximized: Whether higher is better. Only such scores can be goals.
+        reference_share: Fraction of the reference encoder's score to use in the hypervolume reference point.
         is_continuous: Whether per-query values, which must be in [-1, 1], are stored in steps of 1/32767.
         is_binary: Whether per-query values are 0 or 1. The mean then determines the standard deviation, which is not
             stored.
@@ -61,7 +61,7 @@ class ScoreSpec:
 
     @property
     def goal(self) -> str:
-        """The score on the front's axis for an objective over this score; a ratio ranks like its numerator."""
+        """The score on the front's axis if the objective uses this one; a ratio ranks like its numerator."""
         return self.relative_to or self.name
 
     def includes(self, score: float) -> bool:
@@ -97,14 +97,14 @@ _SPECS = (
 )
 
 SCORES: dict[str, ScoreSpec] = {spec.name: spec for spec in _SPECS}
-"""The known scores by name, in the order of tables."""
+"""The known scores by name, in table order."""
 
 STANDARD = ("polarity", "similarity", "retention", "accuracy")
 """The scores that every table, file and page of a report shows."""
 
 
 def spec_of(name: str) -> ScoreSpec:
-    """Return a score's table entry, or a default entry if the score is unknown, as in a run of another version."""
+    """Return a score's table entry, or a default entry if the score is unknown, as in a run from another version."""
     return SCORES.get(name) or ScoreSpec(name)
 
 

@@ -46,7 +46,15 @@ class Staircase:
         left = right  # becomes the first step that the point dominates
         while left and steps[left - 1][1] <= y:
             left -= 1
-        gained = self._area_above(left, right, (x, y))
+        # The area between the new step and the steps under it.
+        begin = steps[left - 1][0] if left else 0.0
+        floor = steps[right][1] if right < len(steps) else 0.0
+        steps_under = [*steps[left:right], (x, floor)]
+        gained = 0.0
+        for end, height in steps_under:
+            width = end - begin
+            gained += width * (y - height)
+            begin = end
         if (
             right < len(steps) and steps[right][0] == x
         ):  # the new step replaces a lower one with the same P
@@ -77,20 +85,6 @@ class Staircase:
         is_higher = y > floor
         adds_area: NDArray[np.bool_] = is_right & is_higher
         return adds_area
-
-    def _area_above(self, left: int, right: int, corner: Pair) -> float:
-        """Return the area between a new step's ``corner`` and the steps from ``left`` to ``right`` under it."""
-        x, y = corner
-        steps = self._steps
-        begin = steps[left - 1][0] if left else 0.0
-        floor = steps[right][1] if right < len(steps) else 0.0
-        steps_under = [*steps[left:right], (x, floor)]
-        area = 0.0
-        for end, height in steps_under:
-            width = end - begin
-            area += width * (y - height)
-            begin = end
-        return area
 
 
 class Steps:

@@ -72,7 +72,7 @@ class Layout:
 
 
 def make_column(frame: "pd.DataFrame", key: str, title: str, digits: int | None = None) -> Column:
-    """Return one of the frame's columns, with spreads taken from the column ``KEY_std`` if there is one."""
+    """Return one of the frame's columns, with spreads taken from the ``KEY_std`` column, if any."""
     spreads = None
     if digits is not None and f"{key}_std" in frame:
         spreads = frame[f"{key}_std"].tolist()

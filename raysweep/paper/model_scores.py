@@ -82,7 +82,7 @@ class ModelScores:
     """Scores of one model under one measurement setup.
 
     ``origin`` is the name of the run or file, and ``place`` its location. ``retrieval`` describes the retrieval
-    settings; it is empty if they are unknown. ``names_split`` is False for a file without a column ``split``.
+    settings; it is empty if they are unknown. ``names_split`` is False for a file without a ``split`` column.
     ``setting`` contains everything that the scores depend on besides the configuration; it is empty if unknown. Scores
     with different settings never share a column. ``baselines`` maps the names of encoders that do not come from a trial
     to their scores, with the reference first. ``why_no_test`` is the reason why the run's test scores are left out.

@@ -103,17 +103,13 @@ def _name(values: Mapping[str, Any], varied: Sequence[str], *, has_scale: bool) 
     others = describe(present, present) if present else ""
     sort_values = [margin, scale, *(values.get(name) for name in varied)]
     order = tuple(_rank(value) for value in sort_values)
-    return Name(_loss(values), _describe_margin(margin, scale), others, order)
-
-
-def _describe_margin(margin: Any, scale: Any) -> str:
-    """Return the margin and scale as text, omitting those that are None."""
     parts = []
     if margin is not None:
         parts.append(_format(margin))
     if scale is not None:
         parts.append(f"scale {_format(scale)}")
-    return ", ".join(parts) or ABSENT
+    margin_text = ", ".join(parts) or ABSENT
+    return Name(_loss(values), margin_text, others, order)
 
 
 def _format(value: Any) -> str:

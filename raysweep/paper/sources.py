@@ -1,10 +1,13 @@
 """Scores of models from runs, recordings and files of published scores.
 
-A file has the columns ``polarity`` and ``similarity``, in [0, 1] or x100, and one column per parameter. Optional
-columns are ``model`` and ``dataset``, whose values become columns in layouts; one of BUDGETS, without which scores are
-those after training; ``split``, ``kind`` and ``value``, as in recordings; DEVIATIONS; and COUNTS. Some tests need
-COUNTS, whose product is the number of sentences that P is an unweighted share of. ``num_examples`` is an alias for
-``examples_per_rung``.
+A file has the columns ``polarity`` and ``similarity``, in [0, 1] or x100, and one column per parameter.
+``num_examples`` is an alias for ``examples_per_rung``. Optional columns:
+
+- ``model`` and ``dataset``, whose values become columns in layouts
+- one of BUDGETS, without which scores are those after training
+- ``split``, ``kind`` and ``value``, as in recordings
+- DEVIATIONS
+- COUNTS, whose product is the number of sentences that P is an unweighted share of; some tests need them
 """
 
 import itertools
@@ -283,7 +286,7 @@ def _optional_numbers(frame: "pd.DataFrame", column: str) -> "pd.Series[float] |
 
 
 def _row_points(rows: "pd.DataFrame", *, is_ordinal: bool) -> Iterator[ScoredPoint]:
-    """Yield the points in rows with a column ``rung``; if ``is_ordinal``, its values are replaced by ranks from 1."""
+    """Yield the points in rows with a ``rung`` column, whose values are replaced by ranks from 1 if ``is_ordinal``."""
     parameters = [
         name for name in rows.columns if name not in _NO_PARAMETERS and not is_index(name)
     ]
@@ -298,18 +301,13 @@ def _row_points(rows: "pd.DataFrame", *, is_ordinal: bool) -> Iterator[ScoredPoi
         budgets = rows.groupby(keys, dropna=False)["rung"]
         rows = rows.assign(rung=budgets.rank("dense"))
     for index, row in zip(rows.index, rows.to_dict("records"), strict=True):
-        values = _parameter_values(configurations.loc[index])
+        cells = configurations.loc[index]
+        values = {str(name): plain(value) for name, value in cells.items() if value is not None}
+        if NUM_EXAMPLES not in values and "num_examples" in values:
+            values[NUM_EXAMPLES] = values.pop("num_examples")
+        if "loss" in values:
+            values["loss"] = loss_name(values["loss"])
         yield ScoredPoint(values, int(row["rung"]), row["split"], _row_scores(row))
-
-
-def _parameter_values(cells: "pd.Series[Any]") -> dict[str, Any]:
-    """Return a row's parameters by raysweep's names, omitting those that are None."""
-    values = {str(name): plain(value) for name, value in cells.items() if value is not None}
-    if NUM_EXAMPLES not in values and "num_examples" in values:
-        values[NUM_EXAMPLES] = values.pop("num_examples")
-    if "loss" in values:
-        values["loss"] = loss_name(values["loss"])
-    return values
 
 
 def _row_baselines(rows: "pd.DataFrame") -> Mapping[str, SplitScores]:

@@ -151,7 +151,11 @@ def _write(
     contents: dict[str, bytes] = {}
     files: dict[str, list[Path]] = {}
     for layout in new_layouts:
-        layout_contents = _contents(layout)
+        layout_contents = {}
+        for suffix, as_text in _FORMATS.items():
+            layout_contents[f"{layout.name}{suffix}"] = as_text(layout).encode()
+        if layout.draw is not None:
+            layout_contents[f"{layout.name}.png"] = layout.draw()
         contents |= layout_contents
         files[layout.name] = [to / file for file in layout_contents]
     try:
@@ -165,13 +169,3 @@ def _write(
             f"{to}: cannot be written ({error.strerror}); the folder must be writable"
         ) from None
     return files
-
-
-def _contents(layout: Layout) -> dict[str, bytes]:
-    """Return the contents of a layout's files, keyed by file name."""
-    contents = {}
-    for suffix, as_text in _FORMATS.items():
-        contents[f"{layout.name}{suffix}"] = as_text(layout).encode()
-    if layout.draw is not None:
-        contents[f"{layout.name}.png"] = layout.draw()
-    return contents

@@ -1,4 +1,4 @@
-"""Building the missing artifacts of a sweep, on the cluster or in this process."""
+"""Build a sweep's missing artifacts, on the cluster or in this process."""
 
 import contextlib
 import dataclasses
@@ -92,7 +92,7 @@ def store_models(
 ) -> None:
     """Store copies of the encoders that nodes may lack, so that workers need not download them one by one.
 
-    A folder is copied only into a bucket: nodes that share the folder of artifacts usually share other folders, too.
+    A folder is copied only into a bucket: nodes that share the artifacts folder usually share other folders, too.
     """
     in_bucket = isinstance(store.root, BucketFolder)
     for encoder, source in models.items():
@@ -142,7 +142,7 @@ def _report_recall(all_stages: Iterable[ArtifactStage], display: Display) -> Non
 
 
 def _report_experts(plan: Plan, display: Display) -> None:
-    """Warn of experts that truncate sentences, and report the experts' active sets."""
+    """Warn about experts that truncate sentences, and report the experts' active sets."""
     for stage in plan.stages:
         if not isinstance(stage, ScoresStage) or stage.split != "train":
             continue
@@ -170,7 +170,7 @@ def _build(plan: Plan, missing: list[ArtifactStage], capacity: Capacity, display
             for stage in missing:
                 coordinator = _build_stage(stage, coordinator, plan, capacity, display)
                 if stage.kind == "sentences":
-                    plan.check_sentences()  # before costly stages; the sentences are kept for a sweep with a different k
+                    plan.check_sentences()  # before costly stages; sentences are kept for a sweep with a different k
         finally:
             for task in warming:
                 ray.cancel(task)  # in case it never started for lack of resources

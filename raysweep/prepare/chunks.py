@@ -1,4 +1,4 @@
-"""Running a worker over chunks of consecutive rows, in this process or with Ray Data on a cluster.
+"""Run a worker over chunks of consecutive rows, in this process or with Ray Data on a cluster.
 
 Workers memory-map artifacts and store their results, so they receive little more than row numbers. Their results
 are small and returned in order. No stage has a read or write task that could starve for a CPU.

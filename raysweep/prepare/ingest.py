@@ -122,7 +122,7 @@ class Layout:
                 first_row += num_rows
 
     def texts(self, part: Part) -> pa.RecordBatch:
-        """Return the columns ``text`` and ``label_key`` of a part."""
+        """Return a part's ``text`` and ``label_key`` columns."""
         return read_columns(
             self.work.location, _part_name(self.work, "texts", part.piece, part.number)
         )
@@ -194,7 +194,13 @@ class ReadWorker:
             keys = np.concatenate(keys_of_batches)
             columns = {"text": pa.array(texts, pa.string()), "label_key": keys}
             self._write("texts", number, part, columns)
-            digests = self._digests(split, texts, keys)
+            # Labels may differ between splits.
+            digests: dict[str, Any] = _sorted_digests("exact", texts, split)
+            digests["exact_label_key"] = keys[digests["exact_row"]]
+            digests |= _sorted_digests("folded", map(fold_text, texts))
+            if self.is_carved and split == "train":
+                words = (" ".join(split_words(text)) for text in texts)
+                digests |= _sorted_digests("words", words)
             self._write("digests", number, part, digests)
             rows_of_parts.append(len(texts))
             num_rows += len(texts)
@@ -211,19 +217,6 @@ class ReadWorker:
     def _write(self, kind: str, piece: int, number: int, columns: Mapping[str, Any]) -> None:
         content = serialize(columns, {})
         open_folder(self.work.location).put(_part_name(self.work, kind, piece, number), content)
-
-    def _digests(
-        self, split: Split, texts: Sequence[str], keys: npt.NDArray[np.uint64]
-    ) -> dict[str, Any]:
-        columns: dict[str, Any] = _sorted_digests(
-            "exact", texts, split
-        )  # labels may differ between splits
-        columns["exact_label_key"] = keys[columns["exact_row"]]
-        columns |= _sorted_digests("folded", map(fold_text, texts))
-        if self.is_carved and split == "train":
-            words = (" ".join(split_words(text)) for text in texts)
-            columns |= _sorted_digests("words", words)
-        return columns
 
 
 @dataclass
@@ -322,7 +315,7 @@ class _Partition:
         order = np.lexsort((rows, low, high))
         order = order[is_kept[order]]
         self.rows = rows[order]
-        self.label_keys = label_keys[order]  # meaningful for the kind "exact" only
+        self.label_keys = label_keys[order]  # meaningful only for the "exact" kind
         high = high[order]
         low = low[order]
         is_first = np.ones(len(order), bool)
@@ -341,25 +334,21 @@ def _read_partition(
 ) -> Iterator[tuple[npt.NDArray[Any], ...]]:
     """Yield a partition's digests (high and low halves), rows and label keys, one part at a time."""
     names = [f"{kind}_high", f"{kind}_low", f"{kind}_row", "exact_label_key"]
+    first_digest = number * 2**64 // layout.num_partitions
+    stop_digest = (number + 1) * 2**64 // layout.num_partitions
     for part in layout.parts:
         digests = layout.digests(part)
-        if names[0] not in digests.schema.names:  # digests of words exist for train only
+        if names[0] not in digests.schema.names:  # word digests exist for train only
             continue
         columns = [digests.column(name).to_numpy() for name in names]
-        in_partition = _partition_slice(columns[0], number, layout.num_partitions)
+        start = int(np.searchsorted(columns[0], np.uint64(first_digest)))
+        stop = None
+        if stop_digest < 2**64:
+            stop = int(np.searchsorted(columns[0], np.uint64(stop_digest)))
         # A view would keep the whole part in memory.
-        high, low, rows_of_part, label_keys = (column[in_partition].copy() for column in columns)
+        high, low, rows_of_part, label_keys = (column[start:stop].copy() for column in columns)
         rows = rows_of_part.astype(np.int64) + part.first_row
         yield high, low, rows, label_keys
-
-
-def _partition_slice(highs: npt.NDArray[np.uint64], number: int, num_partitions: int) -> slice:
-    """Return the slice of ascending digests that belong to a partition."""
-    start = np.searchsorted(highs, np.uint64(number * 2**64 // num_partitions))
-    if number == num_partitions - 1:
-        return slice(int(start), None)
-    stop = np.searchsorted(highs, np.uint64((number + 1) * 2**64 // num_partitions))
-    return slice(int(start), int(stop))
 
 
 class ConflictWorker:
@@ -370,7 +359,7 @@ class ConflictWorker:
     """
 
     def __init__(self, layout: Layout, first_rows: tuple[int, ...]) -> None:
-        """Create a worker. ``first_rows`` holds the first row of each split and, at the end, the total number of rows."""
+        """Create a worker. ``first_rows`` holds each split's first row and, at the end, the total number of rows."""
         self.layout = layout
         self.first_rows = first_rows
 
@@ -388,7 +377,7 @@ class ConflictWorker:
         return Shard(columns, {"conflicts": conflicts})
 
     def _conflicts(self, partition: _Partition, has_conflict: npt.NDArray[np.bool_]) -> list[Any]:
-        """Return, for each split, the number of conflicting texts, and the first row and label keys of the first few."""
+        """Return each split's number of conflicting texts, and the first row and label keys of the first few."""
         groups = np.flatnonzero(has_conflict)
         first_rows = partition.rows[partition.starts[groups]]
         by_row = np.argsort(first_rows)
@@ -522,7 +511,7 @@ class InsideWorker:
 
 
 def pack_masks(is_train: npt.NDArray[np.bool_], rows_per_shard: int) -> npt.NDArray[np.object_]:
-    """Return the mask of each shard's training rows in the form that :class:`InsideWorker` takes."""
+    """Return the mask of each shard's training rows in the form that :class:`InsideWorker` expects."""
     masks = []
     for start in range(0, len(is_train), rows_per_shard):
         packed = np.packbits(is_train[start : start + rows_per_shard])

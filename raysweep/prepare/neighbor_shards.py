@@ -36,7 +36,7 @@ QUERIES_IN_CELLS = 16384  # each cell is multiplied by all the queries in a bloc
 # in addition to the block being merged, so that no shard has to wait for the next one
 BLOCKS_AHEAD = 2
 RESTARTS = 3  # of a shard whose process or node died; the shard then rereads its block
-# without a further worker, before a search starts with the workers that have joined
+# how long to wait for another worker before a search starts with those that have joined
 JOIN_SECONDS = 60.0
 QUIET_JOIN_SECONDS = 5.0  # of waiting for workers before the wait is reported
 
@@ -92,7 +92,7 @@ class Cells(NamedTuple):
 
 @dataclass(frozen=True)
 class SearchJob:
-    """A neighbor search: the vectors and their number, the search settings and, for an inverted file, the cells."""
+    """A neighbor search: the vectors and their count, the search settings and, for an inverted file, the cells."""
 
     open_vectors: OpenVectors
     num_rows: int
@@ -148,7 +148,7 @@ class ShardWorker:
 
     @cached_property
     def shard(self) -> NeighborShard:
-        """Return the shard's vectors, loaded by the first search, so that a worker counts as started before it loads."""
+        """Return the shard's vectors, loaded by the first search so that a worker counts as started before it loads."""
         shard = NeighborShard(self.source, np.arange(*self.bounds), self.threads)
         if self.job.cells:
             shard.put_into_cells(self.quantizer.nearest_one)
@@ -227,8 +227,8 @@ class ShardActors:
     def count_joined(self, report: Callable[[str], None]) -> int:
         """Wait for the shards' workers, and return how many have started: all of them, or at least one.
 
-        The wait ends when JOIN_SECONDS have passed without a further one. ``report`` is called with the missing
-        workers. It is called with "" while no worker has started, which may be a stall, and when the wait is over.
+        The wait ends after JOIN_SECONDS without another worker. ``report`` is called with a message about missing
+        workers, or with "" while no worker has started, which may be a stall, and when the wait is over.
         """
         import ray
 
@@ -245,18 +245,17 @@ class ShardActors:
                 joined_at = now
             elif now - joined_at >= JOIN_SECONDS:
                 break
-            report(self._describe_missing(len(starting)) if num_joined and starting else "")
+            missing = ""
+            if num_joined and starting:
+                gpus = f" and {self._request.gpus:g} GPUs" if self._request.gpus else ""
+                missing = (
+                    f"neighbors: {num_joined} of {num_shards} search workers have a node; unless others join within "
+                    f"{JOIN_SECONDS:g} s, the search uses fewer, larger shards (missing: {len(starting)} x "
+                    f"({self._request.cpus:g} CPUs{gpus}))"
+                )
+            report(missing)
         report("")
         return num_shards - len(starting)
-
-    def _describe_missing(self, num_missing: int) -> str:
-        num_shards = len(self.actors)
-        gpus = f" and {self._request.gpus:g} GPUs" if self._request.gpus else ""
-        return (
-            f"neighbors: {num_shards - num_missing} of {num_shards} search workers have a node; unless others join within "
-            f"{JOIN_SECONDS:g} s, the search uses fewer, larger shards (missing: {num_missing} x ({self._request.cpus:g} "
-            f"CPUs{gpus}))"
-        )
 
     def search(self, rows: npt.NDArray[np.integer], *, exact: bool = False) -> Neighbors:
         import ray
@@ -330,9 +329,9 @@ def open_shards(
 ) -> Iterator[Shards]:
     """Yield at most ``max_shards`` shards in actors, and kill the actors when the context exits.
 
-    All shards must be alive at the same time, since each block of queries needs all of them. If only some of the actors
-    find a node, that many start again with larger shards. ``report`` is called with a description of the wait, and with
-    "" when it is over.
+    All shards must be alive at the same time, since each block of queries needs all of them. If only some actors find a
+    node, all are killed and that many start again, with larger shards. ``report`` is called with a description of the
+    wait, and with "" when it is over.
     """
     num_shards, request = fit(max_shards)
     while True:

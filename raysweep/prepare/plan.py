@@ -136,7 +136,7 @@ class ExamplesOfKind(ArtifactStage):
 
 @dataclass(frozen=True)
 class ExamplesStage(ExamplesOfKind):
-    """Training examples of one kind from neighbors; ``random_neighbors``, if given, are those of other classes."""
+    """Training examples of one kind from neighbors; those of other classes come from ``random_neighbors``, if given."""
 
     sentences: Artifact
     neighbors: Artifact
@@ -155,7 +155,7 @@ class JoinedStage(ArtifactStage):
 class AllPairsStage(ExamplesOfKind):
     """Training examples of one kind from every ordered pair of the same class.
 
-    ``given`` are the sentences of the sources; ``sentences`` also hold the joined ones, if examples use them.
+    ``given`` holds the sources' sentences; ``sentences`` also holds the joined ones, if examples use them.
     """
 
     sentences: Artifact
@@ -171,10 +171,10 @@ class RelationExamplesStage(ExamplesOfKind):
 
 @dataclass(frozen=True)
 class ScoresStage(ArtifactStage):
-    """Labels and expert scores of pairs of one split.
+    """Labels and expert scores of one split's pairs.
 
-    ``experts`` hold the embeddings of each expert. The pairs of train are the examples in ``source``; those of dev are
-    drawn from neighbors by the embeddings in ``source``.
+    ``experts`` holds each expert's embeddings. Train pairs are the examples in ``source``; dev pairs are drawn from
+    neighbors by the embeddings in ``source``.
     """
 
     kind = "scores"
@@ -226,13 +226,13 @@ class Plan:
 
     @property
     def sentences(self) -> Artifact:
-        """Return the artifact with the sentences of the sources, without joined ones."""
+        """Return the artifact with the sources' sentences, without joined ones."""
         return self.stages[0].artifact
 
     def check_sentences(self) -> None:
         """Raise InputError if the sentences, which must have been built, do not suit the sweep.
 
-        The sentences of a sequence are checked as far as they have been built.
+        For a sequence, only the sentences built so far are checked.
         """
         if self.parts:
             for part in self.parts:
@@ -260,7 +260,7 @@ class Plan:
             )
 
     def check_k(self) -> None:
-        """Raise InputError if a retrieval pool has fewer than k sentences. Rankings of documents have no k."""
+        """Raise InputError if a retrieval pool has fewer than k sentences. Document rankings have no k."""
         if self.config.data.is_related:
             return
         num_sentences = self.sentences.summary["num_sentences"]
@@ -344,7 +344,7 @@ def make_plan(config: SweepConfig, space: Space) -> Plan:
 
 
 def _plan_sequence(config: SweepConfig, space: Space) -> Plan:
-    """Plan the artifacts of each data set of a sequence, as for a sweep over it alone."""
+    """Plan the artifacts of each data set of a sequence, as in a sweep over that data set alone."""
     parts = {}
     for name, data in config.data.tasks.items():
         try:
@@ -410,15 +410,14 @@ def _locate_encoders(config: SweepConfig, space: Space) -> "dict[EncoderConfig, 
             _locate_into(model_sources, expert, "expert")
         except InputError as error:
             raise InputError(f"examples.experts[{number}]: {error}") from None
-    _check_structure_of_files(config, space, model_sources[config.model])
-    _check_widths(config, space, model_sources[config.model])
+    _check_model(config, space, model_sources[config.model])
     return {encoder: _Encoder.of(encoder, source) for encoder, source in model_sources.items()}
 
 
 def _locate_into(
     model_sources: dict[EncoderConfig, ModelSource], encoder: EncoderConfig, role: Role
 ) -> None:
-    """Add the source of an encoder, after checking that the encoder may have the role."""
+    """Add an encoder's source, after checking that the encoder may have the role."""
     if encoder not in model_sources:
         model_sources[encoder] = locate(encoder)
     check_files(encoder, role, model_sources[encoder])
@@ -442,25 +441,24 @@ def check_structure(config: SweepConfig, space: Space, structure: Structure) -> 
         structure.block_names(structure.names)
 
 
-def _check_structure_of_files(config: SweepConfig, space: Space, source: ModelSource) -> None:
-    """Check the encoder's structure by the header of its weights file, long before anything is loaded."""
-    weights = source.folder / "model.safetensors"
-    if not weights.is_file():
-        return
-    with safetensors.safe_open(weights, "numpy") as file:
-        names = list(file.keys())
-    structure = Structure(source.model_type, names)
-    if not structure.is_complete:  # transformers may rename parameters as it loads them
-        names = names_in_memory(source.folder) or names
-        structure = Structure(source.model_type, names)
-    check_structure(config, space, structure)
+def _check_model(config: SweepConfig, space: Space, source: ModelSource) -> None:
+    """Check the encoder's structure and width from its files, long before anything is loaded.
 
+    The structure is read from the weights file's header. Trials check the width again, for encoders whose files do not
+    show it.
 
-def _check_widths(config: SweepConfig, space: Space, source: ModelSource) -> None:
-    """Raise InputError if shortened embeddings would not be shorter than the encoder's.
-
-    Trials check again, for encoders whose files do not show the width.
+    Raises:
+        InputError: If the structure does not fit, or shortened embeddings would not be shorter than the encoder's.
     """
+    weights = source.folder / "model.safetensors"
+    if weights.is_file():
+        with safetensors.safe_open(weights, "numpy") as file:
+            names = list(file.keys())
+        structure = Structure(source.model_type, names)
+        if not structure.is_complete:  # transformers may rename parameters as it loads them
+            names = names_in_memory(source.folder) or names
+            structure = Structure(source.model_type, names)
+        check_structure(config, space, structure)
     full = embedding_width(source)
     if full is None:
         return
@@ -504,7 +502,7 @@ class _Encoder(NamedTuple):
 
 
 def _tokenization(located: _Encoder) -> dict[str, Any]:
-    """Return the parameters that the tokens of an encoder with a single prompt depend on."""
+    """Return the parameters that determine the tokens of an encoder with a single prompt."""
     encoder = located.config
     parameters = {
         "encoder": located.identity,
@@ -517,7 +515,7 @@ def _tokenization(located: _Encoder) -> dict[str, Any]:
 
 
 def _encoding(located: _Encoder) -> dict[str, Any]:
-    """Return the parameters that the embeddings of an encoder with a single prompt depend on."""
+    """Return the parameters that determine the embeddings of an encoder with a single prompt."""
     parameters = _tokenization(located)
     for name in ("precision", "weights"):
         value = getattr(located.config, name)
@@ -679,7 +677,7 @@ class _Planner:
         return parameters
 
     def _sample(self) -> dict[str, Any]:
-        """Return the parameters that the choice of anchors depends on."""
+        """Return the parameters that determine the choice of anchors."""
         per_class = self.config.examples.anchors_per_class
         return {"anchors_per_class": per_class, "seed": self.config.seed} if per_class else {}
 

@@ -1,4 +1,4 @@
-"""Building the sentences of a sweep over retrieval data or pairs, with their relations.
+"""Build the sentences of a sweep over retrieval data or pairs, with their relations.
 
 One process reads the sources, which must fit into its memory.
 """
@@ -26,7 +26,7 @@ from raysweep.storage.folder import open_folder
 def write(data: DataConfig, artifact: Artifact) -> tuple[DatasetSummary, list[Report]]:
     """Store the sentences and pairs of all splits; return the summary and the reports of the shards.
 
-    Sentences are distinct within a split. All have the label 0, and there are no label names.
+    Sentences are distinct within a split. All have label 0, and there are no label names.
 
     Raises:
         InputError: If a source cannot be read, or if none of its queries or groups has both positives and negatives.

@@ -1,4 +1,4 @@
-"""Building a sweep's sentences: reading, conflicting labels, label numbers, shards, duplicates and the dev split.
+"""Building a sweep's sentences: reading, label conflicts, label numbers, shards, duplicates and the dev split.
 
 Workers read and write everything that grows with the texts, one part, partition or shard at a time. This process holds
 only numbers for each row: its label, split and groups, and the data for carving dev. These take at most about 60 bytes
@@ -37,7 +37,7 @@ from raysweep.storage.folder import open_folder
 
 ROWS_PER_SHARD = 2**16
 ROWS_PER_PARTITION = 2**17  # approximate
-FEW_ROWS = 2**17  # this process handles this many rows itself once they are read
+FEW_ROWS = 2**17  # once read, up to this many rows are handled by this process
 FEW_BYTES = 2**25
 FEW_PIECES = 8
 FOOTERS_AT_ONCE = 16  # footers of large Parquet files; they describe the row groups
@@ -97,7 +97,7 @@ class DatasetRows:
 
 
 class SentencesBuilder:
-    """Builder of the sentences of one stage, step by step.
+    """Step-by-step builder of one stage's sentences.
 
     Results stored by an earlier attempt are reused.
     """
@@ -120,15 +120,14 @@ class SentencesBuilder:
     def build(self) -> tuple[DatasetSummary, list[Report]]:
         """Return the summary of the dataset and the reports of its shards, without writing the manifest.
 
-        Without ``data.test``, there are no test rows, except that ``demo`` as the source of train brings its own. Given
-        splits are never changed; warnings count their rows that also occur in train or inside training rows.
+        Without ``data.test``, there are no test rows unless the source of train is ``demo``, which has its own.
+        Provided splits are never changed; warnings count their rows also found in train or inside training rows.
 
         Raises:
             InputError: If :func:`raysweep.data.sources.read_pieces` rejects a source, there are fewer than two classes,
                 a split has labels that train lacks, or the label column does not contain labels.
         """
         self._read()
-        self._check_label_column()
         conflicts = self._find_conflicts()
         label_names = self._name_labels()
         shown, warnings = self._describe_conflicts(conflicts)
@@ -185,10 +184,10 @@ class SentencesBuilder:
         return summary, reports
 
     def _read(self) -> None:
-        """Read all pieces and record their layout.
+        """Read all pieces, record their layout and check the label column.
 
         Raises:
-            InputError: If a source has no rows.
+            InputError: If a source has no rows, or the label column does not seem to contain labels.
         """
         reports = self._read_pieces()
         num_by_split = dict.fromkeys(SPLITS, 0)
@@ -209,6 +208,13 @@ class SentencesBuilder:
         num_rows = self.first_rows[-1]
         num_partitions = -(-num_rows // ROWS_PER_PARTITION)
         self.layout = Layout(self.work, tuple(rows_of_parts), num_by_split["train"], num_partitions)
+        num_labels = len(self._train_labels)
+        num_train = self.layout.num_train
+        if num_labels > MAX_LABELS and num_labels > num_train / 2:
+            raise InputError(
+                f"{sources.shown(self.data.train)}: column {self.data.label_column!r} has {num_labels} different labels in "
+                f"{num_train} rows, too many to be classes; set data.label_column to the column of labels"
+            )
 
     def _read_pieces(self) -> list[Report]:
         """Store the rows of all pieces and return one report per piece."""
@@ -285,18 +291,8 @@ class SentencesBuilder:
         bounds: Integers = self.first_rows - np.searchsorted(self._dropped, self.first_rows)
         return bounds
 
-    def _check_label_column(self) -> None:
-        """Raise InputError if the label column does not seem to contain labels."""
-        num_labels = len(self._train_labels)
-        num_rows = self.layout.num_train
-        if num_labels > MAX_LABELS and num_labels > num_rows / 2:
-            raise InputError(
-                f"{sources.shown(self.data.train)}: column {self.data.label_column!r} has {num_labels} different labels in "
-                f"{num_rows} rows, too many to be classes; set data.label_column to the column of labels"
-            )
-
     def _find_conflicts(self) -> dict[Split, _Conflicts]:
-        """Return the texts with different labels, keyed by split. Workers find and store the rows of these texts.
+        """Return texts with conflicting labels, keyed by split. Workers find and store the rows of these texts.
 
         Raises:
             InputError: If a split has only conflicting texts.
@@ -368,16 +364,6 @@ class SentencesBuilder:
                 f"train has {listed}{more}"
             )
 
-    def _describe_conflict(
-        self, split: Split, row: int, label_keys: Sequence[int]
-    ) -> dict[str, Any]:
-        """Return the text of a row as an entry of the summary's conflicts."""
-        part = next(part for part in self.layout.parts if row < part.stop_row)
-        texts = self.layout.texts(part).column("text")
-        text = texts[row - part.first_row].as_py()
-        names = [self._name_of_key[key] for key in label_keys]
-        return {"split": split, "text": text, "labels": sorted(names, key=_natural)}
-
     def _describe_conflicts(
         self, by_split: Mapping[Split, _Conflicts]
     ) -> tuple[list[dict[str, Any]], list[str]]:
@@ -385,16 +371,23 @@ class SentencesBuilder:
         shown: list[dict[str, Any]] = []
         warnings = []
         for split, conflicts in by_split.items():
-            entries = [self._describe_conflict(split, row, keys) for row, keys in conflicts.shown]
+            entries: list[dict[str, Any]] = []
+            for row, label_keys in conflicts.shown:
+                part = next(part for part in self.layout.parts if row < part.stop_row)
+                texts = self.layout.texts(part).column("text")
+                text = texts[row - part.first_row].as_py()
+                names = [self._name_of_key[key] for key in label_keys]
+                names.sort(key=_natural)
+                entries.append({"split": split, "text": text, "labels": names})
             if not entries:
                 continue
             shown += entries
             source = sources.shown(self.sources[split])
-            text = entries[0]["text"][:80]
+            example = entries[0]["text"][:80]
             labels = ", ".join(entries[0]["labels"])
             occurrences = "text occurs" if conflicts.num_texts == 1 else "texts occur"
             warnings.append(
-                f"{source}: {conflicts.num_texts} {occurrences} with different labels, such as {text!r} ({labels}); "
+                f"{source}: {conflicts.num_texts} {occurrences} with different labels, such as {example!r} ({labels}); "
                 f"dropped {conflicts.num_rows} rows"
             )
         return shown[:MAX_SHOWN], warnings
@@ -425,30 +418,24 @@ class SentencesBuilder:
         splits = np.repeat(split_numbers, np.diff(self._kept_bounds))
         return DatasetRows(np.concatenate(labels), splits)
 
-    def _find_duplicates(
-        self, kind: str
-    ) -> Iterator[tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]]:
-        """Yield the ids whose digest of this ``kind`` occurs earlier, and the first ids with it, by partition."""
+    def _groups(self, kind: str) -> npt.NDArray[np.int32]:
+        """Return a group number per row, in order of first appearance.
+
+        Rows share a number if their digests of this ``kind`` are equal.
+        """
         kinds = ("folded",) if self.data.dev else ("folded", "words")
         num_partitions = self.layout.num_partitions
         shards = self._working_shards("duplicates", len(kinds) * num_partitions)
         arguments = (self.layout, kinds)
         job = ChunkedJob(ingest.DuplicateWorker, arguments, shards.count, 1)
         self._store(shards.artifact, job)
+        first_ids = np.arange(self._num_kept, dtype=np.int32)
+        is_first = np.ones(self._num_kept, bool)
         first_number = kinds.index(kind) * num_partitions
         for number in range(first_number, first_number + num_partitions):
             duplicates = shards.read(number)
-            yield duplicates.column("id").to_numpy(), duplicates.column("first").to_numpy()
-
-    def _groups(self, kind: str) -> npt.NDArray[np.int32]:
-        """Return a group number per row, in order of first appearance.
-
-        Rows share a number if their digests of this ``kind`` are equal.
-        """
-        first_ids = np.arange(self._num_kept, dtype=np.int32)
-        is_first = np.ones(self._num_kept, bool)
-        for duplicate_ids, first_ids_of_duplicates in self._find_duplicates(kind):
-            first_ids[duplicate_ids] = first_ids_of_duplicates
+            duplicate_ids = duplicates.column("id").to_numpy()
+            first_ids[duplicate_ids] = duplicates.column("first").to_numpy()
             is_first[duplicate_ids] = False
         numbers = np.cumsum(is_first, dtype=np.int32) - np.int32(1)
         groups: npt.NDArray[np.int32] = numbers[first_ids]
@@ -509,15 +496,14 @@ class SentencesBuilder:
         for first in range(0, len(ids), ingest.PART_ROWS):
             batch = ids[first : first + ingest.PART_ROWS].astype(np.int64)
             ascending, places = np.unique(batch, return_inverse=True)
-            texts = self._read_texts(ascending)
+            arguments = (self._shards, ROWS_PER_SHARD)
+            columns = {"ids": ascending}
+            job = ChunkedJob(
+                ingest.GatherWorker, arguments, len(ascending), TEXTS_PER_CHUNK, columns
+            )
+            blocks = [block["text"] for block in self._run(job)]
+            texts = np.concatenate(blocks)
             yield texts[places].tolist()
-
-    def _read_texts(self, ids: Integers) -> npt.NDArray[np.object_]:
-        """Return the texts of ascending ids."""
-        arguments = (self._shards, ROWS_PER_SHARD)
-        job = ChunkedJob(ingest.GatherWorker, arguments, len(ids), TEXTS_PER_CHUNK, {"ids": ids})
-        blocks = [block["text"] for block in self._run(job)]
-        return np.concatenate(blocks)
 
 
 def write_joined(
@@ -581,7 +567,7 @@ def _save(
 
 
 def _natural(name: str) -> tuple[bool, float, list[str | int], str]:
-    """Return a sort key: numbers first and by value, then names with their runs of digits by value."""
+    """Return a sort key: numbers first, by value; then names, comparing runs of digits by value."""
     if re.fullmatch(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?", name):
         return False, float(name), [], name
     parts = re.split(r"(\d+)", name.casefold())
@@ -610,6 +596,6 @@ def _carving_warnings(rows: DatasetRows, label_names: Sequence[str]) -> list[str
 
 
 def _list_labels(labels: Sequence[str], num_labels: int) -> str:
-    """Return the number of these labels out of all, and the names of the first few."""
+    """Describe these labels: their number, the total number, and the first few names."""
     more = ", ..." if len(labels) > MAX_SHOWN else ""
     return f"{len(labels)} of {num_labels} labels ({', '.join(labels[:MAX_SHOWN])}{more})"

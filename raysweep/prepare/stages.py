@@ -11,7 +11,8 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple, NoReturn
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,7 @@ from raysweep.cluster.resources import Capacity, Request, encoder_bytes, shard_b
 from raysweep.data import all_pairs, dev_examples, examples, inverted_file
 from raysweep.data.all_pairs import AllPairs
 from raysweep.data.artifacts import Artifact, Store
-from raysweep.data.dataset import DatasetSummary, Sentences
+from raysweep.data.dataset import Sentences
 from raysweep.data.expert_scores import ExpertScores
 from raysweep.data.neighbors import NeighborSearch
 from raysweep.data.random_neighbors import sample_anchors
@@ -70,8 +71,8 @@ PAIRS_PER_SHARD = 2**15
 # enough for batches of similar length; with 256, encoding takes 1.4 times as long
 SENTENCES_PER_SHARD = 2048
 
-# Chosen so that a shard takes a quarter of the default ``resources.stall_seconds`` on a slow CPU: MiniLM, with 11 million
-# weights in its layers, took 0.6 ms per token on one thread of an old server.
+# Chosen so that a shard takes a quarter of the default ``resources.stall_seconds`` on a slow CPU: MiniLM, with 11
+# million weights in its layers, took 0.6 ms per token on one thread of an old server.
 WORK_PER_SHARD = 1.4e12  # tokens times weights in layers
 MIN_PER_SHARD = 64
 _BYTES_PER_TOKEN = 4  # of English
@@ -125,7 +126,7 @@ class Coordinator:
     def build(self, stage: ArtifactStage) -> None:
         """Build the artifact of ``stage``, or wait for another process to build it.
 
-        If an artifact cannot be built at all, its stored files are removed.
+        If a stage fails, its stored shards are kept for the next attempt, unless the artifact cannot be built at all.
         """
         self._progress = NOTHING_DONE
         with self.store.turn(stage.artifact, self._report_waiting):
@@ -135,23 +136,16 @@ class Coordinator:
             try:
                 self._write(stage)
             except Exception as error:
-                if (
-                    not stage.artifact.exists
-                ):  # another process may have built it after this one lost its turn
-                    self._give_up(stage, error)
-
-    def _give_up(self, stage: ArtifactStage, error: Exception) -> NoReturn:
-        """Raise the error of a failed stage.
-
-        Stored shards are kept for the next attempt, unless the artifact cannot be built at all.
-        """
-        cause = input_error(error)
-        if cause is None:
-            raise error
-        is_of_node = cause is not error and stage.kind != "sentences"
-        if not isinstance(cause, OSError) and not is_of_node:
-            self.store.remove(stage.artifact)
-        raise cause from None
+                # Another process may have built it after this one lost its turn.
+                if stage.artifact.exists:
+                    return
+                cause = input_error(error)
+                if cause is None:
+                    raise
+                is_of_node = cause is not error and stage.kind != "sentences"
+                if not isinstance(cause, OSError) and not is_of_node:
+                    self.store.remove(stage.artifact)
+                raise cause from None
 
     def _report_waiting(self, reason: str) -> None:
         self._progress = self._progress._replace(waits_for=reason)
@@ -160,7 +154,7 @@ class Coordinator:
         """Build the artifact of ``stage`` and write its manifest."""
         builders: Mapping[type[ArtifactStage], Callable[[Any], tuple[Summary, list[Report]]]] = {
             SentencesStage: self._build_sentences,
-            RelationsStage: self._build_relations,
+            RelationsStage: self._build_sentences,
             JoinedStage: self._join_sentences,
             EncodedStage: self._encode,
             TokensStage: self._tokenize,
@@ -175,16 +169,13 @@ class Coordinator:
         summary, reports = builders[type(stage)](stage)
         self.store.finish(stage.artifact, stage.parameters, summary, reports)
 
-    def _build_sentences(self, stage: SentencesStage) -> tuple[Summary, list[Report]]:
-        return self._describe_sentences(*SentencesBuilder(stage, self.store, self).build())
-
-    def _build_relations(self, stage: RelationsStage) -> tuple[Summary, list[Report]]:
-        return self._describe_sentences(*relations.write(stage.data, stage.artifact))
-
-    def _describe_sentences(
-        self, summary: DatasetSummary, reports: list[Report]
+    def _build_sentences(
+        self, stage: SentencesStage | RelationsStage
     ) -> tuple[Summary, list[Report]]:
-        """Return the sentences' description for the manifest, and the reports."""
+        if isinstance(stage, RelationsStage):
+            summary, reports = relations.write(stage.data, stage.artifact)
+        else:
+            summary, reports = SentencesBuilder(stage, self.store, self).build()
         manifest = {
             "num_rows": sum(report["num_rows"] for report in reports),
             "num_sentences": summary.num_sentences,
@@ -231,7 +222,7 @@ class Coordinator:
     ) -> list[Report]:
         """Return the reports of a worker that runs the stage's encoder on all sentences.
 
-        ``arguments`` are the worker's, except for the last one, its request.
+        ``arguments`` are the worker's arguments, except for the last one, the request.
         """
         num_sentences = stage.sentences.summary["num_rows"]
         size = _encoder_size(stage)
@@ -240,7 +231,10 @@ class Coordinator:
         if size is not None and not has_gpus:
             num_per_shard = sentences_per_shard(size, _estimate_tokens(stage))
         num_shards = -(-num_sentences // num_per_shard)
-        request = self._encoder_request(size, num_shards)
+        request = self._request() if self.capacity is None else self.capacity.encoders(num_shards)
+        if size is not None:
+            num_bytes = encoder_bytes(size.weights_bytes, width=size.width)
+            request = self._with_memory(request, num_bytes)
         job = ChunkedJob(worker, (*arguments, request), num_sentences, num_per_shard)
         at_start = StageProgress(0, num_sentences, "sentences")
         return self._store_missing(stage.artifact, job, request, at_start)
@@ -265,15 +259,6 @@ class Coordinator:
         reports = self._store_missing(stage.artifact, job, request, at_start)
         return _summarize_encoder(reports), reports
 
-    def _encoder_request(self, size: EncoderSize | None, num_shards: int) -> Request:
-        if self.capacity is None:
-            return self._request()
-        request = self.capacity.encoders(num_shards)
-        if size is None:
-            return request
-        num_bytes = encoder_bytes(size.weights_bytes, width=size.width)
-        return self._with_memory(request, num_bytes)
-
     def _find_neighbors(self, stage: NeighborsStage) -> tuple[Summary, list[Report]]:
         job = self._search_job(stage)
         width = stage.encoded.summary["width"]
@@ -281,8 +266,7 @@ class Coordinator:
         at_start = StageProgress(0, job.num_rows, "sentences")
         cells: Summary = {}
         if self.capacity is None or num_shards > 1 or job.cells:
-            shards = self._open_shards(job, width, num_shards)
-            cells, reports = self._search_shards(job, stage.artifact, shards, at_start)
+            cells, reports = self._search_shards(job, stage.artifact, width, num_shards, at_start)
         else:  # few rows or a single process: each existing process holds all rows
             chunks = ChunkedJob(NeighborWorker, (job, request), job.num_rows, job.num_queries)
             is_here = job.num_rows <= FEW_ROWS
@@ -321,29 +305,26 @@ class Coordinator:
         )
         return _summarize_neighbors(num_train, reports), reports
 
-    def _open_shards(
-        self, job: SearchJob, width: int, max_shards: int
-    ) -> contextlib.AbstractContextManager[neighbor_shards.Shards]:
-        """Return at most ``max_shards`` shards, fewer if fewer nodes have joined the cluster, or one in this process."""
-        if self.capacity is None:
-            return contextlib.nullcontext(neighbor_shards.ShardHere(job))
-
-        def fit(max_shards: int) -> tuple[int, Request]:
-            return self._shards_that_fit(job, width, max_shards)
-
-        return neighbor_shards.open_shards(job, fit, max_shards, self._report_waiting)
-
     def _search_shards(
         self,
         job: SearchJob,
         artifact: Artifact,
-        opened: contextlib.AbstractContextManager[neighbor_shards.Shards],
+        width: int,
+        max_shards: int,
         at_start: StageProgress,
     ) -> tuple[Summary, list[Report]]:
         """Search with the rows spread over shards, or all in this process.
 
+        There are at most ``max_shards`` shards, fewer if fewer nodes have joined the cluster.
+
         Returns the description of an inverted file, if there is one, and the reports.
         """
+        opened: contextlib.AbstractContextManager[neighbor_shards.Shards]
+        if self.capacity is None:
+            opened = contextlib.nullcontext(neighbor_shards.ShardHere(job))
+        else:
+            fit = partial(self._shards_that_fit, job, width)
+            opened = neighbor_shards.open_shards(job, fit, max_shards, self._report_waiting)
         num_blocks = -(-job.num_rows // job.num_queries)
         target = ShardSet(artifact, num_blocks)
         with opened as shards:
@@ -356,7 +337,7 @@ class Coordinator:
     def _shards_that_fit(
         self, job: SearchJob, width: int, max_shards: int | None = None
     ) -> tuple[int, Request]:
-        """Return the number of shards, at most ``max_shards``, and the request of each."""
+        """Return the number of shards, at most ``max_shards``, and the request for each."""
         request = self._request()
         if self.capacity is not None:
             request = neighbor_shards.request_for(self.capacity, in_cells=job.cells is not None)
@@ -372,7 +353,7 @@ class Coordinator:
             num_shards -= 1
 
     def _count_candidates(self, stage: ExamplesStage) -> npt.NDArray[np.int64]:
-        """Return the number of examples that each sentence could give as an anchor."""
+        """Return the number of examples that each sentence could yield as an anchor."""
         num_anchors = stage.neighbors.summary["num_sentences"]
         arguments = (stage.neighbors, stage.parameters, stage.random_neighbors)
         job = ChunkedJob(CandidateCounter, arguments, num_anchors, examples.CHUNK)
@@ -460,22 +441,22 @@ class Coordinator:
         return {"num_examples": len(ids), "num_candidates": num_candidates}, reports
 
     def _score(self, stage: ScoresStage) -> tuple[Summary, list[Report]]:
-        reports = self._score_examples(stage) if stage.split == "train" else self._score_dev(stage)
+        if stage.split == "train":
+            num_examples = stage.source.summary["num_examples"]
+            arguments = (stage.sentences, stage.source, stage.experts)
+            job = ChunkedJob(ScoreWorker, arguments, num_examples, PAIRS_PER_SHARD)
+            at_start = StageProgress(0, num_examples, "pairs")
+            reports = self._store_missing(
+                stage.artifact, job, self._request(), at_start, is_here=job.count == 1
+            )
+        else:
+            reports = self._score_dev(stage)
         num_pairs = sum(report["num_rows"] for report in reports)
         num_active = np.sum([report["num_active"] for report in reports], axis=0)
         return {
             "num_pairs": num_pairs,
             "active_sets": (num_active / max(num_pairs, 1)).tolist(),
         }, reports
-
-    def _score_examples(self, stage: ScoresStage) -> list[Report]:
-        num_pairs = stage.source.summary["num_examples"]
-        arguments = (stage.sentences, stage.source, stage.experts)
-        job = ChunkedJob(ScoreWorker, arguments, num_pairs, PAIRS_PER_SHARD)
-        at_start = StageProgress(0, num_pairs, "pairs")
-        return self._store_missing(
-            stage.artifact, job, self._request(), at_start, is_here=job.count == 1
-        )
 
     def _score_dev(self, stage: ScoresStage) -> list[Report]:
         sentences = Sentences(stage.sentences.folder)

@@ -1,4 +1,4 @@
-"""Workers of Ray Data, each created once in an actor or kept by a process and then called with chunks of rows.
+"""Ray Data workers, each created once in an actor or kept by a process and then called with chunks of rows.
 
 A chunk holds its number, its first row and the row after its last. The worker stores its result as a shard of an
 artifact and returns only a report. Inputs come from memory-mapped artifacts.
@@ -215,7 +215,7 @@ class ScoreWorker:
 
 
 class CandidateNeighbors:
-    """Neighbors of anchors within the limits on negatives in the parameters of examples.
+    """Neighbors of anchors, within the example parameters' limits on negatives.
 
     Neighbors of other classes come from ``random_neighbors``, if given.
     """
@@ -240,7 +240,7 @@ class CandidateNeighbors:
     def read(
         self, start: int, stop: int
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64] | None]:
-        """Return the neighbors of rows, (rows, 2, k), and the number of negatives of each positive, if limited."""
+        """Return the neighbors of rows, (rows, 2, k), and the number of negatives per positive, if limited."""
         ids = np.asarray(self.ids[start:stop])
         if self.random_ids is not None:
             return examples.with_negatives_of(np.asarray(self.random_ids[start:stop]), ids), None
@@ -255,7 +255,7 @@ class CandidateNeighbors:
 
 
 class CandidateCounter:
-    """Worker that counts the examples of a kind that each anchor of a chunk could give."""
+    """Worker that counts the examples of a kind that each anchor of a chunk could yield."""
 
     def __init__(
         self,

@@ -1,13 +1,13 @@
 """Points that no trial produces: the reference and the oracle, which bound the front, and the baselines.
 
-- ``probe``: the operating point ``class_concat(g)`` of the reference encoder itself, with class probabilities from a
+- ``probe``: the reference encoder's own ``class_concat(g)`` operating point, with class probabilities from a
   logistic regression on its embeddings (one per data set of a sequence); its parameter is g
 - ``setfit``: the body of a model trained with the setfit package
 - ``published``: scores from a table that ships with raysweep
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,13 @@ from typing import Any
 import numpy as np
 
 from raysweep.config.sweep import BaselinesConfig, EncoderConfig
+from raysweep.data.dataset import Sentences
 from raysweep.data.prepared import Prepared
-from raysweep.evaluation import other_encoder, probe
+from raysweep.encoders import encoder
+from raysweep.encoders.loaded import LoadedEncoder
+from raysweep.encoders.locate import check_loadable, locate
+from raysweep.encoders.traits import check_files
+from raysweep.evaluation import probe
 from raysweep.evaluation.evaluation_set import EvaluationSet, ScoredSet
 from raysweep.evaluation.sequence_set import SequenceSet
 from raysweep.evaluation.sequence_set import join_scores as join_task_scores
@@ -39,10 +44,6 @@ NO_TRIAL: dict[str, Any] = {"trial": None, "step": None}
 
 OnScores = Callable[[Point, retrieval.Scores], None]
 """Receives the per-query scores of a reference, oracle or probe point."""
-
-
-def _discard(point: Point, scores: retrieval.Scores) -> None:
-    """Discard a point's per-query scores, for callers that need only means."""
 
 
 MAX_DIFFERENCE = 0.02
@@ -80,7 +81,7 @@ def limit_points(evaluation: ScoredSet, on_scores: OnScores) -> Iterator[Point]:
 
 
 def reference_of_tasks(evaluation: ScoredSet) -> Iterator[Point]:
-    """Yield the reference encoder's point on each data set of a sequence; its value is the data set's number, from 1."""
+    """Yield the reference encoder's point on each data set of a sequence; its value is that set's number, from 1."""
     if isinstance(evaluation, SequenceSet):
         width = evaluation.reference_queries.shape[1]
         for number, task in enumerate(evaluation.tasks.values(), 1):
@@ -126,18 +127,18 @@ class Baselines:
     seed: int
     warn: Callable[[str], None]
     stored: Collection[Point] = ()
-    on_scores: OnScores = field(default=_discard, repr=False)
+    on_scores: OnScores = field(default=lambda point, scores: None, repr=False)
     calibrate: bool = True
 
     @classmethod
     def check(cls, config: BaselinesConfig, stored: Collection[Point] = ()) -> None:
         """Raise InputError if the SetFit model is missing or needs a missing package, unless it is ``stored``."""
         if config.setfit is not None and not _has_setfit(stored, config.setfit):
-            other_encoder.check(config.setfit)
+            check_other_encoder(config.setfit)
 
     @property
     def _labeled(self) -> list[EvaluationSet]:
-        """Return the evaluation sets with labels; on others, there are no baselines."""
+        """Return the evaluation sets with labels; the others have no baselines."""
         return [
             evaluation for evaluation in self.evaluations if isinstance(evaluation, EvaluationSet)
         ]
@@ -231,7 +232,7 @@ class Baselines:
         if config is None or _has_setfit(self.stored, config):
             return
         label = Path(config.name).name
-        encoder_scores = other_encoder.score(config, self.prepared.sentences, self._labeled)
+        encoder_scores = score_other_encoder(config, self.prepared.sentences, self._labeled)
         width = encoder_scores.width
         for evaluation in self._labeled:
             scores = encoder_scores.by_split[evaluation.split]
@@ -266,6 +267,44 @@ class Baselines:
                 f"{100 * table.untuned_similarity:.1f} for the untuned {table.model} of {name}, which was measured with "
                 "another reference or pool size"
             )
+
+
+@dataclass(frozen=True)
+class EncoderScores:
+    """Per-query scores of retrieval by an encoder's cosine, by split, and the width of its embeddings."""
+
+    by_split: Mapping[ScoredSplit, retrieval.Scores]
+    width: int
+
+
+def check_other_encoder(config: EncoderConfig) -> None:
+    """Raise InputError if the encoder does not exist, is not dense, or if loading its weights may execute code."""
+    source = locate(config)
+    check_files(config, "evaluated", source)
+    check_loadable(config, source)
+
+
+def score_other_encoder(
+    config: EncoderConfig, sentences: Sentences, evaluations: Sequence[EvaluationSet]
+) -> EncoderScores:
+    """Encode and score each evaluation set with an encoder that no trial trained, on a GPU if available.
+
+    This process loads the encoder from its modules' safetensors. Other files in its folder are not opened: a SetFit
+    model's head, ``model_head.pkl``, is a pickle, which may execute code.
+
+    Raises:
+        InputError: If the encoder cannot be loaded, or an embedding is not finite.
+    """
+    loaded = LoadedEncoder.load(config, device=encoder.best_device())
+    scores = {}
+    for evaluation in evaluations:
+        query_texts = sentences.texts(evaluation.queries)
+        pool_texts = sentences.texts(evaluation.pool)
+        embeddings = loaded.embed_retrieval(query_texts, pool_texts)
+        num_queries = len(evaluation.queries)
+        queries, pool = np.split(embeddings, [num_queries])
+        scores[evaluation.split] = evaluation.score(queries, pool)
+    return EncoderScores(scores, encoder.embedding_width(loaded.model))
 
 
 def _has_setfit(points: Collection[Point], config: EncoderConfig) -> bool:

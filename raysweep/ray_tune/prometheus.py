@@ -1,7 +1,7 @@
 """Metrics of a running sweep, which Ray exports to Prometheus from the driver's node.
 
-Ray adds ``ray_`` to the names below, and Prometheus adds ``_total`` to those of counters. Every metric has the label
-``run``, the name of the run's folder. ``clusters/grafana.json`` is a dashboard that queries them.
+Ray adds ``ray_`` to the names below, and Prometheus adds ``_total`` to counter names. Every metric has a ``run`` label,
+the name of the run's folder. ``clusters/grafana.json`` is a dashboard that queries the metrics.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from ray.util.metrics import Counter, Gauge
 from raysweep.controller.sweep import Sweep
 from raysweep.results.events import Event, RungFinished, TrialInterrupted
 
-# Ray exports every 10 s, and drops a gauge that was not set since the last export
+# Ray exports every 10 s, and drops any gauge not set since the last export
 REFRESH_SECONDS = 5.0
 RUN = "run"
 
@@ -33,7 +33,7 @@ class SweepMetrics:
         self._is_disabled = False
         self._losses: dict[
             int, float
-        ] = {}  # of the last rung of each trial that has finished one in this session
+        ] = {}  # of the last rung that each trial has finished in this session
         self._rungs = Counter("raysweep_rungs", "Finished rungs", (RUN,))
         self._interruptions = Counter(
             "raysweep_interruptions", "Trials that left their worker early", (RUN,)
@@ -73,7 +73,7 @@ class SweepMetrics:
                 self._record(self._interruptions.inc)
 
     def refresh(self, *, at_once: bool = False) -> None:
-        """Set the gauges to the sweep's current state if it is due or ``at_once`` is set."""
+        """Set the gauges to the sweep's current state if due or if ``at_once`` is set."""
         now = time.monotonic()
         if at_once or now - self._refreshed_at >= REFRESH_SECONDS:
             self._refreshed_at = now

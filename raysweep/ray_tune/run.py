@@ -76,7 +76,7 @@ class RunOutcome:
 
 @contextlib.contextmanager
 def _interrupted_once() -> Iterator[None]:
-    """Let the first Ctrl-C or SIGTERM interrupt and ignore further ones, so that the shutdown is not disturbed.
+    """Let only the first Ctrl-C or SIGTERM interrupt, so that later ones do not disturb the shutdown.
 
     Batch schedulers and spot machines send SIGTERM. Does nothing outside the main thread, since only the main thread
     may set signal handlers.
@@ -292,7 +292,7 @@ def execute(
 
 
 def job_metadata(config: SweepConfig, place: str | None = None) -> dict[str, str]:
-    """Return the metadata of this process in Ray's list of jobs: the sweep's name, and the run's folder if it is known."""
+    """Return this process's metadata in Ray's list of jobs: the sweep's name, and the run's folder if it is known."""
     metadata = {"raysweep_sweep": config.name}
     return metadata if place is None else {**metadata, "raysweep_run": place}
 
@@ -388,7 +388,7 @@ def _measure_guards(sweep: Sweep) -> None:
 
 
 def _find_missing_guards(sweep: Sweep) -> dict[Point, list[str]]:
-    """Return the names of the guards that have not scored each member of the front, omitting members with all scores."""
+    """Return the names of the guards that have not scored each front member, omitting members with all scores."""
     guards = sweep.config.guards
     digests = {name: guard.files_digest for name, guard in guards.items()}
     stored = set()
@@ -447,7 +447,7 @@ def keep_readings(session: Session, sweep: Sweep) -> None:
 
 
 def _interrupt_main_thread() -> None:
-    """Interrupt the main thread like Ctrl-C.
+    """Interrupt the main thread as Ctrl-C does.
 
     Called from a thread that detects that a different driver has taken over the run. The main thread might not notice
     for a long time, since trials may be in the middle of long rungs.

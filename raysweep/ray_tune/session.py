@@ -75,7 +75,7 @@ class Session:
     def watched(self) -> WatchedRelations | None:
         """Return the watched data, whose target is dev unless another one is given.
 
-        Labeled sentences become retrieval data; dev is only a target if it has two classes, one with two sentences.
+        Labeled sentences become retrieval data; dev is a target only if it has two classes, one with two sentences.
         """
         if self.config.watch is None:
             return None
@@ -155,9 +155,14 @@ class Session:
         scores = BaselineScores(run, goals)
         limits: list[Point] = []
         untuned = self.untuned(run, is_new=True)
+        watch = self.config.watch
+        has_watched_rungs = watch is not None and watch.at == "rung"
         for evaluation in evaluation_sets.values():
             for point in limit_points(evaluation, scores.add):
-                limits.append(self._with_watched(point, untuned))
+                if untuned is not None and has_watched_rungs and point.kind == "reference":
+                    watched_score = Score(untuned.reference_score)
+                    point = replace(point, scores={**point.scores, WATCHED: watched_score})
+                limits.append(point)
         baselines = self._baselines(evaluation_sets, scores.add)
         baseline_points = self._score(baselines)
         scores.store()
@@ -256,13 +261,6 @@ class Session:
         if reading is not None:
             run.keep(REFERENCE_FILE, reading.content())
 
-    def _with_watched(self, point: Point, untuned: Untuned | None) -> Point:
-        """Return the reference's point with the score ``watched``, if each rung has it."""
-        watch = self.config.watch
-        if untuned is None or watch is None or watch.at != "rung" or point.kind != "reference":
-            return point
-        return replace(point, scores={**point.scores, WATCHED: Score(untuned.reference_score)})
-
     def _baselines(
         self,
         evaluation_sets: Mapping[ScoredSplit, ScoredSet],
@@ -358,7 +356,12 @@ class Session:
         names = [shown(source) for source in sources if source]
         minimums = objective.constraints.model_dump()
         constraints = {name: minimum for name, minimum in minimums.items() if minimum}
-
+        # Each expert, and the share of training pairs on which its score is the target under soft1.
+        active_sets: tuple[tuple[str, float], ...] = ()
+        if self.prepared.scores_artifacts:
+            shares = self.prepared.scores_artifacts["train"].summary["active_sets"]
+            experts = map(_describe, config.examples.experts)
+            active_sets = tuple(zip(experts, shares, strict=True))
         info = RunInfo(
             name=config.name,
             version=__version__,
@@ -385,19 +388,11 @@ class Session:
             packages=installed(),
             searched=self.space.searched,
             logarithmic=self.space.logarithmic,
-            active_sets=self._active_sets(),
+            active_sets=active_sets,
             tasks=tuple(self.prepared.tasks),
         )
         digest = hashlib.sha256(self._config_file).hexdigest()
         sweep.ledger.append(SessionStarted(info=info, config_digest=digest))
-
-    def _active_sets(self) -> tuple[tuple[str, float], ...]:
-        """Return each expert, and the share of training pairs on which its score is the target under ``soft1``."""
-        if not self.prepared.scores_artifacts:
-            return ()
-        shares = self.prepared.scores_artifacts["train"].summary["active_sets"]
-        names = map(_describe, self.config.examples.experts)
-        return tuple(zip(names, shares, strict=True))
 
     def _announce(self, scheduler: Scheduler) -> None:
         """Print how many trials there are and the resources of each."""

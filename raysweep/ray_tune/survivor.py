@@ -20,8 +20,8 @@ CONNECT_SECONDS = 5.0
 def survived(run: str, head: str, output: int | None = None) -> Iterator[None]:
     """Write the report of the run at this location if this process ends within the context, other than by an exception.
 
-    ``head`` is the address, HOST:PORT, of Ray's head. The reason and the command that resumes the run are printed to the
-    descriptor ``output``; if None, to this process's standard output.
+    ``head`` is the address, HOST:PORT, of Ray's head. The reason and the command that resumes the run are printed to
+    the ``output`` descriptor; if None, to this process's standard output.
     """
     command = [sys.executable, "-m", "raysweep.ray_tune.survivor", run, head]
     with subprocess.Popen(
@@ -37,7 +37,7 @@ def survived(run: str, head: str, output: int | None = None) -> Iterator[None]:
 
 
 def main() -> None:
-    """Wait for the end of the driver, which holds the other end of the standard input."""
+    """Wait for the driver to end; it holds the other end of standard input."""
     if os.fork():
         os._exit(0)  # so that the driver does not have this process as a child
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -50,7 +50,12 @@ def main() -> None:
     from raysweep.storage.line_log import is_held
 
     run, head = sys.argv[1:]
-    reason = "it was killed" if _answers(head) else f"Ray's head at {head} does not answer"
+    host, _, port = head.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+        reason = "it was killed"
+    except (OSError, ValueError):
+        reason = f"Ray's head at {head} does not answer"
     _print(f"run: the driver ended without a report (reason={reason})")
     folder = as_folder(run)
     if isinstance(folder, LocalFolder) and is_held(folder, LEDGER):
@@ -62,15 +67,6 @@ def main() -> None:
 def _print(text: str) -> None:
     with contextlib.suppress(OSError):  # the terminal has been closed
         print(text, flush=True)
-
-
-def _answers(head: str) -> bool:
-    host, _, port = head.rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
-    except (OSError, ValueError):
-        return False
-    return True
 
 
 if __name__ == "__main__":

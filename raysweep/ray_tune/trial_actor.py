@@ -132,8 +132,11 @@ def _as_result(loss: Loss) -> dict[str, Any]:
 
 
 def _node_in_result() -> dict[str, Any]:
-    node = _this_worker_node()
-    return {"node_id": node.id, "node_name": node.name}
+    """Return this process's node, named by its host and the start of its ID, as in Ray's own messages."""
+    own_node = _own_node()
+    node_id = own_node["NodeID"]
+    host = own_node.get("NodeManagerHostname", "unknown host")
+    return {"node_id": node_id, "node_name": f"{host} ({node_id[:12]})"}
 
 
 def node_in(result: dict[str, Any]) -> WorkerNode:
@@ -361,13 +364,6 @@ def _own_node() -> dict[str, Any]:
     """Return Ray's description of this process's node."""
     node_id = ray.get_runtime_context().get_node_id()
     return next((node for node in ray.nodes() if node["NodeID"] == node_id), {"NodeID": node_id})
-
-
-def _this_worker_node() -> WorkerNode:
-    """Return this process's node, named by its host and the start of its ID, as in Ray's own messages."""
-    own_node = _own_node()
-    host = own_node.get("NodeManagerHostname", "unknown host")
-    return WorkerNode(own_node["NodeID"], f"{host} ({own_node['NodeID'][:12]})")
 
 
 @functools.cache

@@ -209,8 +209,12 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
                 self._scores.fail_on_node(job, error)
             elif failure := result.get("failure"):
                 self._scores.fail(job, failure)
+            elif isinstance(job, FrontRung):
+                scored = ScoredRung(**json.loads(result["scored"]))
+                self._scores.take(job, scored)
             else:
-                self._take_scores(job, json.loads(result["scored"]))
+                watched = Watched.from_json(json.loads(result["scored"]))
+                self._scores.take_watched(job, watched)
             return
         if "rung" in result:  # Tune passes a trial's last result here, not to on_trial_result
             self._record_rung(job.number, result)
@@ -222,12 +226,6 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
         else:
             has_diverged = "diverged" in result
             self._sweep.release(job.number, failure=result.get("failure"), diverged=has_diverged)
-
-    def _take_scores(self, job: AfterSearch, values: dict[str, Any]) -> None:
-        if isinstance(job, FrontRung):
-            self._scores.take(job, ScoredRung(**values))
-        else:
-            self._scores.take_watched(job, Watched.from_json(values))
 
     @_ends_the_sweep()
     @uninterrupted()
@@ -343,27 +341,21 @@ class _Watch(_NotInSnapshots, tune.Callback):
         for trial_id, silence in silences.items():
             since_kill = time.monotonic() - self._killed_at.get(trial_id, -math.inf)
             if trial_id in running and since_kill > KILL_AGAIN_SECONDS:
-                self._show_activity(running[trial_id], silence)
                 self._check(running[trial_id], silence)
 
-    def _show_activity(self, trial: TuneTrial, silence: Silence) -> None:
-        job = job_of(trial.config)
-        if not isinstance(job, Assignment):
-            return
-        activity = Activity.TRAINING
-        if silence.record.is_loading:
-            activity = Activity.LOADING
-        elif silence.record.is_evaluating:
-            activity = Activity.EVALUATING
-        self._sweep.note_activity(job.number, activity, silence.record_age)
-
     def _check(self, trial: TuneTrial, silence: Silence) -> None:
-        """Kill the process of a trial that is silent or takes too long for its rung."""
+        """Show a trial's activity, and kill its process if it is silent or takes too long for its rung."""
         reason = None
         if self._is_lost(silence):
             reason = f"its process made no progress for {silence.seconds:.0f} s and was killed"
         job = job_of(trial.config)
         if isinstance(job, Assignment):
+            activity = Activity.TRAINING
+            if silence.record.is_loading:
+                activity = Activity.LOADING
+            elif silence.record.is_evaluating:
+                activity = Activity.EVALUATING
+            self._sweep.note_activity(job.number, activity, silence.record_age)
             reason = reason or self._sweep.overdue_reason(job.number)
         if reason:
             trial_id = trial.trial_id

@@ -39,7 +39,7 @@ REFERENCE = "reference"
 class Untuned:
     """The closeness of the watched pairs under the base model, as each tower embeds them, and under the reference.
 
-    ``FILE`` in the run's folder stores an array per encoder, set and geometry, and the digest of the relations. A new run
+    ``FILE`` in the run's folder stores an array per encoder, set and geometry, and the relations' digest. A new run
     (``is_new``) replaces values of other relations, which an earlier attempt stored before the sweep began.
 
     Raises:
@@ -63,11 +63,11 @@ class Untuned:
 
     @property
     def reference_score(self) -> float:
-        """Return the score ``watched`` of the reference encoder."""
+        """Return the reference encoder's ``watched`` score."""
         return self.relations.score(self._values[REFERENCE])
 
     def measure(self, towers: Iterable[Tower]) -> None:
-        """Measure and store what is not stored yet: the reference, and the base model as these towers embed it."""
+        """Measure and store any missing values: the reference's and, for each of these towers, the base model's."""
         prepared = self.prepared
         model, reference = EncoderConfig(**prepared.model), EncoderConfig(**prepared.reference)
         encoders = {
@@ -78,6 +78,8 @@ class Untuned:
         missing = {name: encoders[name] for name in encoders if name not in self._values}
         if not missing:
             return
+        import torch
+
         began = time.monotonic()
         measured: dict[tuple[EncoderConfig, str], MeasuredRelations] = {}
         for name, (config, identity) in missing.items():
@@ -86,7 +88,8 @@ class Untuned:
                 loaded = LoadedEncoder.load(config, identity=identity, device=encoder.best_device())
                 _, measured[key] = measure_untuned(loaded, self.relations.relations, self.display)
                 del loaded
-                _free_device_memory()
+                if torch.cuda.is_available():  # trials in other processes need its memory
+                    torch.cuda.empty_cache()
             self._values[name] = measured[key]
         self._store()
         seconds = time.monotonic() - began
@@ -136,11 +139,3 @@ class Untuned:
         sink = io.BytesIO()
         np.savez_compressed(sink, allow_pickle=False, **arrays)
         self.run.keep(FILE, sink.getvalue())
-
-
-def _free_device_memory() -> None:
-    """Return a GPU's unused memory, which trials of other processes need."""
-    import torch
-
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()

@@ -84,8 +84,8 @@ def size_trials(
 ) -> Request:
     """Return the request for trials, adjusted to their memory.
 
-    With ``gpus_per_trial: measured``, trials share a GPU: as many as its memory holds of the space's most demanding
-    ones, but no more than there are CPUs per GPU. On CPUs, each trial requests the node memory that the most demanding
+    With ``gpus_per_trial: measured``, trials share a GPU: as many of the space's most demanding ones as its memory
+    holds, but no more than there are CPUs per GPU. On CPUs, each trial requests the node memory that the most demanding
     one needs.
 
     Raises:
@@ -93,7 +93,15 @@ def size_trials(
     """
     request = bench.request
     if not request.gpus:
-        return _with_memory(bench, space, capacity, display)
+        needed_bytes = needed_by_trial(bench.prepared, space, request.cache_bytes)
+        request = capacity.with_memory(request, needed_bytes)
+        if 0 < request.memory_bytes < needed_bytes:
+            display.warn(
+                f"search: a trial needs about {needed_bytes / GIB:.1f} GiB of memory, but the largest node has "
+                f"{request.memory_bytes / GIB:.1f} GiB; if trials are killed, lower space.batch_size or "
+                "resources.cache_gib"
+            )
+        return request
     if resources.gpus_per_trial != "measured":
         return request
     most_demanding = MeasuredTrials(space.largest(), resources.recompute_activations)
@@ -110,19 +118,6 @@ def size_trials(
         f"GiB, trials per GPU={trials_per_gpu})"
     )
     return packed
-
-
-def _with_memory(
-    bench: WorkbenchSpec, space: Space, capacity: Capacity, display: Display
-) -> Request:
-    needed_bytes = needed_by_trial(bench.prepared, space, bench.request.cache_bytes)
-    request = capacity.with_memory(bench.request, needed_bytes)
-    if 0 < request.memory_bytes < needed_bytes:
-        display.warn(
-            f"search: a trial needs about {needed_bytes / GIB:.1f} GiB of memory, but the largest node has "
-            f"{request.memory_bytes / GIB:.1f} GiB; if trials are killed, lower space.batch_size or resources.cache_gib"
-        )
-    return request
 
 
 def needed_by_trial(prepared: Prepared, space: Space, cache_bytes: int) -> int:

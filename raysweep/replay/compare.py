@@ -98,7 +98,16 @@ def compare_searches(
     """
     recording = read(source, where)
     name = str(source) if isinstance(source, Path) else source.location
-    _warn_of_missing_rungs(recording, name, display)
+    num_short = sum(len(trial.rungs) < recording.num_rungs for trial in recording.trials)
+    if num_short:
+        display.warn(
+            f"{name}: {num_short} of {len(recording.trials)} recorded trials have fewer than {recording.num_rungs} "
+            "rungs; searches cannot train them longer"
+        )
+    if recording.num_rungs == 1:
+        display.warn(
+            f"{name}: every trial has one rung, so the comparison covers samplers but not early stopping"
+        )
     for sampler in settings.samplers:
         _check_sampler(sampler, recording, settings.proposals)
     searches = list(settings.searches())
@@ -125,19 +134,6 @@ def compare_searches(
     rows = tuple(tuple(outcome.cells()) for outcome in outcomes)
     table = TextTable(columns, rows, frozenset({"sampler", "policy"}))
     return Comparison(_title(recording, settings), table, figures)
-
-
-def _warn_of_missing_rungs(recording: RecordedSweep, name: str, display: Display) -> None:
-    num_short = sum(len(trial.rungs) < recording.num_rungs for trial in recording.trials)
-    if num_short:
-        display.warn(
-            f"{name}: {num_short} of {len(recording.trials)} recorded trials have fewer than {recording.num_rungs} "
-            "rungs; searches cannot train them longer"
-        )
-    if recording.num_rungs == 1:
-        display.warn(
-            f"{name}: every trial has one rung, so the comparison covers samplers but not early stopping"
-        )
 
 
 def _check_sampler(sampler: str, recording: RecordedSweep, proposals: Aim) -> None:

@@ -1,7 +1,7 @@
 """Read and write recordings as .csv and .parquet files; see :mod:`raysweep.replay.recordings`.
 
 A file has a row for each operating point at each rung, and columns for each parameter and for COLUMNS. ``polarity`` and
-``similarity`` are in [0, 1], and ``seconds`` counts from the trial's start. Rows of the kind ``reference`` contain the
+``similarity`` are in [0, 1], and ``seconds`` counts from the trial's start. Rows of kind ``reference`` contain the
 reference encoder's scores and have no trial. In .csv files, only an empty cell is a missing value: ``NA`` and ``None``
 are names.
 """
@@ -94,7 +94,12 @@ def _recorded_sweep(frame: "pd.DataFrame", where: Mapping[str, str]) -> Recorded
     for column in ("examples_seen", "seconds"):
         numbers = number_column(points, column)
         points = points.assign(**{column: numbers})
-    _check_points(points)
+    budgets = points["examples_seen"]
+    reject_cells(points["trial"], points["trial"].isna(), "the trial's number")
+    reject_cells(budgets, (budgets % 1 != 0) | (budgets < 1), "whole numbers above 0")
+    reject_cells(points["seconds"], points["seconds"] < 0, "numbers from 0")
+    reject_cells(points["polarity"], ~points["polarity"].between(0, 1), "numbers from 0 to 1")
+    reject_cells(points["similarity"], ~points["similarity"].between(-1, 1), "numbers from -1 to 1")
     trials = _trials(points, _configurations(points))
     reference = None
     reference_point = float(points["polarity"].min()), float(points["similarity"].min())
@@ -131,16 +136,6 @@ def _select_rows(frame: "pd.DataFrame", column: str, value: str) -> "pd.DataFram
     if column == "kind" or texts[is_reference].isna().all():
         is_selected |= is_reference
     return frame[is_selected]
-
-
-def _check_points(points: "pd.DataFrame") -> None:
-    """Raise InputError for the first invalid cell in the trials' points."""
-    budgets = points["examples_seen"]
-    reject_cells(points["trial"], points["trial"].isna(), "the trial's number")
-    reject_cells(budgets, (budgets % 1 != 0) | (budgets < 1), "whole numbers above 0")
-    reject_cells(points["seconds"], points["seconds"] < 0, "numbers from 0")
-    reject_cells(points["polarity"], ~points["polarity"].between(0, 1), "numbers from 0 to 1")
-    reject_cells(points["similarity"], ~points["similarity"].between(-1, 1), "numbers from -1 to 1")
 
 
 def _configurations(points: "pd.DataFrame") -> "pd.DataFrame":
@@ -290,12 +285,10 @@ def to_frame(results: Results) -> "pd.DataFrame":
     for point in averaged(results):
         if point.split != "dev" or point.kind in _NO_TRIALS:
             continue
-        row: dict[str, Any] = {
-            "trial": point.trial,
-            "kind": point.kind,
-            "value": point.value,
-            **{name: _rounded(point.get(name)) for name in ("polarity", "similarity", "accuracy")},
-        }
+        row: dict[str, Any] = {"trial": point.trial, "kind": point.kind, "value": point.value}
+        for name in ("polarity", "similarity", "accuracy"):
+            score = point.get(name)
+            row[name] = None if score is None else round(score, 6)
         if point.trial is not None and point.step is not None:
             rung = rungs[point.trial, point.step]
             config = configs[point.trial]
@@ -310,7 +303,3 @@ def to_frame(results: Results) -> "pd.DataFrame":
             frame[name] = frame[name].astype("Int64")
     scores = ["kind", "value", "polarity", "similarity", "accuracy"]
     return frame[["trial", *parameters, "examples_seen", "seconds", *scores]]
-
-
-def _rounded(score: float | None) -> float | None:
-    return None if score is None else round(score, 6)

@@ -151,7 +151,7 @@ def _names(rows: Sequence[Values]) -> tuple[list[str], list[str]]:
 
 
 def _decides(rows: Iterable[Values], parent: str, name: str) -> bool:
-    """Return whether the parent's value determines if a configuration has the parameter ``name``."""
+    """Return whether the parent's value determines whether a configuration has the parameter ``name``."""
     presence: dict[Scalar, set[bool]] = {}
     for row in rows:
         presence.setdefault(row[parent], set()).add(name in row)

@@ -202,7 +202,7 @@ class _Workers:
 def budget_to(share: float, recording: RecordedSweep, steps: Iterable[Step]) -> float:
     """Return the budget spent by the time the hypervolume first reached ``share`` of the recording's.
 
-    The result is infinity if the hypervolume never reached it.
+    The result is infinity if the hypervolume never reached that share.
     """
     for step in steps:
         if step.area >= share * recording.area:
@@ -291,28 +291,19 @@ def _column(values: Sequence[Scalar]) -> _Column:
     present = [value for value in values if value is not None]
     scale = infer_scale(present)
     if scale is None:
-        weight = _weight(_share_of_different_pairs(present))
+        shares = [count / len(present) for count in Counter(present).values()]
+        # among all pairs of values, including pairs of a value with itself
+        share_of_different_pairs = 1 - sum(share**2 for share in shares)
+        weight = _weight(share_of_different_pairs)
         return _ChoiceColumn(np.array(values, dtype=object), weight)
     places = np.array([np.nan if value is None else scale(value) for value in values])
     present_places = places[~np.isnan(places)]
-    weight = _weight(_mean_difference(present_places))
-    return _NumberColumn(scale, places, weight)
-
-
-def _share_of_different_pairs(values: Sequence[Scalar]) -> float:
-    """Return the share of unequal pairs among all pairs of values, including pairs of a value with itself."""
-    shares = [count / len(values) for count in Counter(values).values()]
-    return 1 - sum(share**2 for share in shares)
-
-
-def _mean_difference(values: Float64Array) -> float:
-    """Return the mean absolute difference over all pairs of values, including pairs of a value with itself."""
-    count = len(values)
-    coefficients = (
-        2 * np.arange(count) - count + 1
-    )  # of the sorted values in the sum of all differences
-    sum_of_differences = (coefficients * np.sort(values)).sum()
-    return float(2 * sum_of_differences / count**2)
+    count = len(present_places)
+    # of the sorted values in the sum of all pairs' differences, including pairs of a value with itself
+    coefficients = 2 * np.arange(count) - count + 1
+    sum_of_differences = (coefficients * np.sort(present_places)).sum()
+    mean_difference = float(2 * sum_of_differences / count**2)
+    return _NumberColumn(scale, places, _weight(mean_difference))
 
 
 def _weight(mean_distance: float) -> float:

@@ -27,8 +27,8 @@ SEED = 0  # fixed, so that the bootstrap gives the same interval for the same ru
 class AreaDifference:
     """How much larger the hypervolume of ``label`` is than that of ``other`` on a split.
 
-    ``interval`` covers the noise of queries, and also of seeds if ``has_seeds`` is true. If there is no interval,
-    ``why_none`` gives the reason.
+    ``interval`` covers query noise, and also seed noise if ``has_seeds`` is true. If there is no
+    interval, ``why_none`` gives the reason.
     """
 
     split: ScoredSplit
@@ -57,7 +57,7 @@ class CountedFront:
 
     @property
     def why_unknown(self) -> str:
-        """The reason why some points lack per-query scores, or an empty string if all points have them."""
+        """Why some points lack per-query scores, or an empty string if all points have them."""
         split, summary = self.split, self.summary
         missing_result = missing_intervals(split)
         damage = summary.damage.get(missing_result)
@@ -68,7 +68,7 @@ class CountedFront:
             return f"{self.label} does not store per-query scores"
         num_missing = sum(name not in stored for name in self.names)
         if num_missing:
-            return f"{self.label} does not store per-query scores of {num_missing} of its points"
+            return f"{self.label} does not store per-query scores for {num_missing} of its points"
         return ""
 
     @property
@@ -101,7 +101,7 @@ class CountedFront:
 def difference(front: CountedFront, other: CountedFront, level: float) -> AreaDifference:
     """Return the difference between two fronts on one split.
 
-    It has an interval at this level if the stored scores allow one.
+    The result has an interval at this level if the stored scores allow one.
     """
     estimate = front.area - other.area
     why_none = front.why_unknown or other.why_unknown
@@ -109,7 +109,13 @@ def difference(front: CountedFront, other: CountedFront, level: float) -> AreaDi
         why_none = f"{front.label} and {other.label} were scored on different queries, or in a different order"
     if why_none:
         return AreaDifference(front.split, front.label, other.label, estimate, None, why_none)
-    noise, num_first = _noise_with_seeds(front, other) or _noise_of_queries(front, other)
+    with_seeds = _noise_with_seeds(front, other)
+    if with_seeds is None:
+        scores = [front.scores, other.scores, front.reference]
+        noise = Noise.of_queries(np.concatenate(scores), SEED)
+        num_first = len(front.points)
+    else:
+        noise, num_first = with_seeds
     at_reference = len(noise.means) - 1
     goals = front.summary.goals
     area = FrontArea(range(num_first), at_reference, goals)
@@ -125,16 +131,11 @@ def difference(front: CountedFront, other: CountedFront, level: float) -> AreaDi
     )
 
 
-def _noise_of_queries(front: CountedFront, other: CountedFront) -> tuple[Noise, int]:
-    """Return the noise of both fronts' points and of the reference, and the number of points on the first front."""
-    scores = [front.scores, other.scores, front.reference]
-    return Noise.of_queries(np.concatenate(scores), SEED), len(front.points)
-
-
 def _noise_with_seeds(front: CountedFront, other: CountedFront) -> tuple[Noise, int] | None:
-    """Return noise like :func:`_noise_of_queries`, but over queries and seeds, and of configurations instead of points.
+    """Return noise over queries and seeds, and the number of points on the first front.
 
-    Return None if neither sweep ran any configuration more than once, or if neither front has a point.
+    The noise covers the reference and both fronts' configurations instead of their points. Return
+    None if neither sweep ran any configuration more than once, if dev scores are missing, or if neither front has a point.
     """
     runs, other_runs = front.runs, other.runs
     has_points = bool(front.points or other.points)

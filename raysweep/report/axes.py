@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 
-# Numbers with at most this many values, each used at least twice on average, are levels; others form a range.
+# Numeric parameters with at most this many values, each used at least twice on average, become
+# levels; others become a range.
 MAX_LEVELS = 16
 
 LOG_RATIO = 10.0  # a range is logarithmic if its ends differ by at least this factor
@@ -26,7 +27,7 @@ ABSENT = -1.0  # the place of None on a range
 class Axis:
     """One parameter: the ``places`` (n,) of ``n`` configurations, and the ``cells`` (G,) where effects are evaluated.
 
-    Cells are places in increasing order. ``weights`` (G,) are the shares of the axis that each cell represents; they
+    Cells are places in increasing order. ``weights`` (G,) are the cells' shares of the axis; they
     sum to 1.
     """
 
@@ -40,12 +41,13 @@ class Axis:
 def axes_of(configs: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Axis]:
     """Return an axis for each parameter that varies.
 
-    Strings and numeric parameters with few distinct values become levels of equal weight; others become a range.
+    Strings and numeric parameters with few distinct values become levels of equal weight; others
+    become a range.
 
-    Some parameters exist only for certain values of another one, such as a margin for certain losses. If such a
-    parameter does not apply, its place is sampled from its values elsewhere, so it has no effect there, and the other
-    parameter gets all the credit. A parameter that can be None independently of others has None as a level or as a
-    place below the range.
+    Some parameters exist only for certain values of another one, such as a margin for certain
+    losses. If such a parameter does not apply, its place is sampled from other configurations, so
+    that it has no effect and the other parameter gets all the credit. A parameter that can be None
+    independently of others has None as a level or as a place below the range.
     """
     random = np.random.default_rng(SEED)
     columns = {}
@@ -64,7 +66,7 @@ def axes_of(configs: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[
 def _fill_gaps(
     values: Sequence[Any], columns: Mapping[str, Sequence[Any]], random: np.random.Generator
 ) -> Sequence[Any]:
-    """Replace None with random values of the parameter if another parameter decides which configurations have one."""
+    """Replace None with random existing values if another parameter decides where values exist."""
     present = [value for value in values if value is not None]
     if len(present) == len(values) or not any(
         _decides(other, values) for other in columns.values()
@@ -124,7 +126,15 @@ def _range(name: str, values: Sequence[Any]) -> Axis:
     present = [value for value in values if value is not None]
     low = min(present)
     high = max(present)
-    places = [_place(value, low, high) for value in values]
+    is_logarithmic = low > 0 and high / low >= LOG_RATIO
+    places = []
+    for value in values:
+        if value is None:
+            places.append(ABSENT)
+        elif is_logarithmic:
+            places.append(math.log(value / low) / math.log(high / low))
+        else:
+            places.append((value - low) / (high - low))
     present_share = len(present) / len(values)
     cells = (np.arange(NUM_CELLS) + 0.5) / NUM_CELLS
     weights = np.full(NUM_CELLS, present_share / NUM_CELLS)
@@ -132,11 +142,3 @@ def _range(name: str, values: Sequence[Any]) -> Axis:
         cells = np.append(ABSENT, cells)
         weights = np.append(1 - present_share, weights)
     return Axis(name, np.array(places), cells, weights, is_levels=False)
-
-
-def _place(value: float | None, low: float, high: float) -> float:
-    if value is None:
-        return ABSENT
-    if low > 0 and high / low >= LOG_RATIO:
-        return math.log(value / low) / math.log(high / low)
-    return (value - low) / (high - low)

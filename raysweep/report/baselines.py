@@ -59,7 +59,10 @@ def baselines_of(points: Iterable[Point]) -> tuple[Baseline, ...]:
 
 
 def dominates(one: Point, other: Point, goals: Goals) -> bool:
-    """Return whether a point is at least as good as ``other``, on the same split, in both P and S and better in one."""
+    """Return whether a point is at least as good as ``other`` in both P and S, and better in one.
+
+    Both points are on the same split.
+    """
     p, s = one.pair(goals)
     other_p, other_s = other.pair(goals)
     as_good = p >= other_p and s >= other_s

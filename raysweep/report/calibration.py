@@ -1,4 +1,4 @@
-"""The calibration of the class probabilities that front members use, and their temperatures."""
+"""Calibrations and temperatures of the class probabilities that front members use."""
 
 from collections.abc import Iterator
 
@@ -9,9 +9,9 @@ from raysweep.results.types import Calibration
 from raysweep.results.views import calibration_text
 
 CALIBRATION_TEXT = (
-    "Calibration of the softmax heads whose class probabilities front members use, before and after dividing the logits by "
-    "a temperature that is fitted on dev. Cross-entropies are in nats per sentence. The calibration error is the mean "
-    "distance, x100, between predicted probability and accuracy over sentences with similar probabilities."
+    "Calibration of the softmax heads whose class probabilities front members use, before and after dividing the "
+    "logits by a temperature fitted on dev. Cross-entropies are in nats per sentence. The calibration error is the "
+    "mean distance, x100, between predicted probability and accuracy over sentences with similar probabilities."
 )
 
 MAX_LINES = 4  # shown in a terminal
@@ -40,7 +40,7 @@ def calibrations_of_front(summary: Summary) -> list[Calibration]:
 
 
 def calibration_table(summary: Summary) -> TextTable:
-    """Return a table with a row per rung and split, or without rows if no front member uses a head."""
+    """Return a table with a row per rung and split; empty if no front member uses a head."""
     rows = []
     for calibration in calibrations_of_front(summary):
         row = (

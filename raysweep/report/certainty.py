@@ -38,11 +38,12 @@ class FromKnee:
 
 @dataclass(frozen=True)
 class Certainty:
-    """Intervals by split and further statistics, each of which is empty if the stored scores do not suffice.
+    """Intervals by split and further statistics, each empty if the stored scores are insufficient.
 
-    The bias from selecting the front on dev is subtracted from the intervals on dev. ``from_knee`` compares every other
-    member with the knee on the split ``compared_on``. ``drops`` contains the mean drops in P and S over the members.
-    ``replicated`` contains the intervals on dev of members' configurations that ran more than once.
+    The bias from selecting the front on dev is subtracted from the intervals on dev. ``from_knee``
+    compares every other member with the knee on the ``compared_on`` split. ``drops`` contains the
+    members' mean drops in P and S. ``replicated`` contains the dev intervals of members'
+    configurations that ran more than once.
     """
 
     fronts: Mapping[ScoredSplit, FrontUncertainty]
@@ -107,7 +108,7 @@ def _trained(
     known: Mapping[ScoredSplit, QueryScores],
     added: Float64Array,
 ) -> dict[ScoredSplit, Trained]:
-    """Return the configurations of the feasible members on each split, or none if no configuration ran twice."""
+    """Return feasible members' configurations by split; empty if no configuration ran twice."""
     if not noise.is_known:
         return {}
     trained = {}
@@ -189,7 +190,7 @@ def _from_knee(stored: QueryScores, front: Front) -> dict[PointName, FromKnee]:
 def _drops(
     known: Mapping[ScoredSplit, QueryScores], front: Front, added: Float64Array
 ) -> dict[str, Drop]:
-    """Return the drops in the members' mean P and S from dev to test, or none unless both splits are known."""
+    """Return the drops in the members' mean P and S from dev to test; empty unless both splits are known."""
     if len(known) < 2:
         return {}
     dev, test = known["dev"], known["test"]

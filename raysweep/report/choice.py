@@ -10,7 +10,7 @@ from typing import Any
 
 from raysweep.errors import InputError, did_you_mean
 from raysweep.metrics.pareto import knee, non_dominated
-from raysweep.metrics.scores import SCORES, STANDARD, Goals
+from raysweep.metrics.scores import SCORES, STANDARD
 from raysweep.report.axes import is_number
 from raysweep.report.front import Member
 from raysweep.report.notes import why_no_intervals
@@ -38,7 +38,7 @@ _ABSENT = ("none", "null")
 
 _SYMBOLS = {spec.symbol: name for name, spec in SCORES.items() if spec.symbol}  # P and S
 
-_MAX_WORDS = 20  # number of strings that a message lists
+_MAX_WORDS = 20  # maximum number of strings in a message
 
 
 def ranking_scores() -> tuple[str, ...]:
@@ -128,21 +128,15 @@ def _read_condition(
         raise InputError(f"--where {text!r}: {name} is unknown{hint}; allowed: {', '.join(names)}")
     values = [fields.get(name) for fields in points]
     is_score = name in scores
-    if is_score:
-        value = _as_share(value)
+    if is_score and _NUMBER.fullmatch(value) is not None:
+        number = float(value)
+        if 1 < number <= 100:  # x100, as in tables
+            value = str(number / 100)
     condition = Condition(name, sign, value)
     is_absence = value.lower() in _ABSENT
     if condition.is_order or (is_score and not is_absence):
         _check_number(condition, values, is_score=is_score)
     return condition
-
-
-def _as_share(text: str) -> str:
-    """Return a score as a number in [-1, 1]; numbers above 1 and up to 100 are read as scores x100, as in tables."""
-    if _NUMBER.fullmatch(text) is None:
-        return text
-    number = float(text)
-    return str(number / 100) if 1 < number <= 100 else text
 
 
 def _check_number(condition: Condition, values: Iterable[Any], *, is_score: bool) -> None:
@@ -168,13 +162,13 @@ def _check_number(condition: Condition, values: Iterable[Any], *, is_score: bool
 
 
 def _words(values: Iterable[Any]) -> list[str]:
-    """Return a field's distinct strings in alphabetical order, up to the number that a message lists."""
+    """Return at most ``_MAX_WORDS`` of a field's distinct strings, in alphabetical order."""
     words = {value for value in values if isinstance(value, str)}
     return sorted(words)[:_MAX_WORDS]
 
 
 def why_none(conditions: Iterable[Condition], points: Collection[Fields]) -> str:
-    """Return why no point meets all conditions: how many points meet each one, and the ranges of the fields."""
+    """Return why no point meets all conditions: how many meet each one, and the fields' ranges."""
     reasons = []
     for condition in conditions:
         name = condition.name
@@ -248,10 +242,11 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Selection:
-    """A selection: the points that meet all ``conditions``, then the first ``top`` ``by`` a score, or their ``knee``.
+    """A selection of points that meet all ``conditions``: ``top`` points ``by`` a score, or the ``knee``.
 
-    ``by`` is the name or the symbol of a score. If both ``by`` and ``top`` are None, all of these points are selected.
-    With ``everything``, the selection considers all operating points instead of only the front's members.
+    ``by`` is a score's name or symbol. If both ``by`` and ``top`` are None, all of these points are
+    selected. With ``everything``, the selection considers all operating points instead of only the
+    front's members.
     """
 
     conditions: Sequence[str] = ()
@@ -291,7 +286,11 @@ def choose(
     if not meeting:
         return Chosen((), _why_none(summary, selection, conditions, candidates))
     if selection.knee:
-        return Chosen((_knee_of(meeting, summary.goals),))
+        eligible = [candidate for candidate in meeting if candidate.is_feasible] or meeting
+        scores = [candidate.dev.pair(summary.goals) for candidate in eligible]
+        front = non_dominated(scores)
+        index = knee([scores[number] for number in front])
+        return Chosen((eligible[front[index]],))
     if selection.by is None and selection.top is None:
         return Chosen(tuple(meeting))
     by = score_named(selection.by or "objective")
@@ -313,15 +312,6 @@ def _conditions_on(
     parameters = dict.fromkeys(name for trial in results.trials for name in trial.config)
     all_fields = [candidate.fields for candidate in candidates]
     return read_conditions(texts, all_fields, guards - own_names, parameters)
-
-
-def _knee_of(candidates: Sequence[Candidate], goals: Goals) -> Candidate:
-    """Return the knee of the candidates that meet the constraints, or of all candidates if none does."""
-    eligible = [candidate for candidate in candidates if candidate.is_feasible] or candidates
-    scores = [candidate.dev.pair(goals) for candidate in eligible]
-    front = non_dominated(scores)
-    index = knee([scores[number] for number in front])
-    return eligible[front[index]]
 
 
 def _rank(candidate: Candidate, by: str) -> tuple[bool, float, float]:

@@ -1,4 +1,4 @@
-"""Scores on the data sets of a sequence, right after each was learned and at the end, and their differences."""
+"""Scores on a sequence's data sets, right after each is learned and at the end, and the differences."""
 
 import statistics
 from collections.abc import Iterable, Iterator
@@ -12,9 +12,10 @@ from raysweep.report.tables import show
 from raysweep.results.types import MASK, Point, ScoredSplit
 
 DATA_SETS_TEXT = (
-    "Scores of the front's trials on each data set, under its own mask, with its own queries and pool: of the reference R, "
-    "right after the data set was learned, and at the end of the sequence. Forgetting is the difference of the last two; it "
-    "is negative if later data sets helped. The last row of a trial has means over data sets."
+    "Scores of the front's trials on each data set, under its own mask, with its own queries and pool: "
+    "for the reference R, right after the data set was learned, and at the end of the sequence. Forgetting is the "
+    "difference between the last two; it is negative if later data sets helped. A trial's last row has means over data "
+    "sets."
 )
 
 
@@ -89,32 +90,26 @@ def data_sets_table(summary: Summary) -> TextTable:
     rows = []
     trials = {member.dev.trial for member in summary.members if member.dev.trial is not None}
     for trial in sorted(trials):
-        values_by_name = {
-            scores.data_set: _values(scores) for scores in scores_of_trials(summary, [trial])
-        }
-        if values_by_name:
-            values_by_name["mean"] = [
-                _mean(column) for column in zip(*values_by_name.values(), strict=True)
+        values_by_name = {}
+        for scores in scores_of_trials(summary, [trial]):
+            stages = (scores.reference, scores.learned, scores.end, scores.forgetting, scores.test)
+            values_by_name[scores.data_set] = [  # P at each stage, then S
+                None if pair is None else pair[position] for position in (0, 1) for pair in stages
             ]
+        if values_by_name:
+            means = []
+            for column in zip(*values_by_name.values(), strict=True):
+                known = [value for value in column if value is not None]
+                means.append(statistics.fmean(known) if known else None)
+            values_by_name["mean"] = means
         for name, values in values_by_name.items():
             cells = [ABSENT if value is None else show(value) for value in values]
             rows.append((str(trial), name, *cells))
     return TextTable(tuple(columns), tuple(rows), frozenset({"data set"}))
 
 
-def _values(scores: TaskScores) -> list[float | None]:
-    """Return P at each stage, then S."""
-    stages = (scores.reference, scores.learned, scores.end, scores.forgetting, scores.test)
-    return [None if pair is None else pair[position] for position in (0, 1) for pair in stages]
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.fmean(known) if known else None
-
-
 def data_sets_lines(summary: Summary) -> Iterator[str]:
-    """Yield a line for each data set with the scores of the knee's trial; none without a sequence."""
+    """Yield a line per data set with the knee trial's scores, or nothing without a sequence."""
     p, s = summary.goals.headings
     for member in summary.members:
         if not member.is_knee or member.dev.trial is None:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from raysweep.metrics.pareto import non_dominated
 from raysweep.metrics.scores import Goals, Pair, spec_of
-from raysweep.report.front import Member
 from raysweep.report.side_by_side import Side, SideBySide
 from raysweep.report.statuses import STATUS_STYLES, standing
 from raysweep.report.style import FAINT, INK, PALETTE, STYLE, add_legend, png
@@ -96,7 +95,7 @@ def front_figure(summary: Summary) -> bytes:
 
 
 def _panels(titles: Sequence[str], size: Pair, goals: Goals) -> tuple["Figure", Sequence["Axes"]]:
-    """Return a figure with a width and height in inches, and one panel of P against S for each title."""
+    """Return a figure of this size in inches, with a panel of P against S for each title."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, layout="constrained")
@@ -201,7 +200,7 @@ def _draw_all_points(axis: "Axes", summary: Summary, colors: Colors) -> None:
 
 
 def _draw_trajectories(axis: "Axes", summary: Summary, colors: Colors) -> None:
-    """Draw lines through the plain points of the best trials, in training order."""
+    """Draw lines through the best trials' plain points, in training order."""
     from matplotlib.collections import LineCollection
 
     plain_points = defaultdict(list)  # keyed by trial
@@ -224,7 +223,8 @@ def _draw_trajectories(axis: "Axes", summary: Summary, colors: Colors) -> None:
 def _draw_front(axis: "Axes", summary: Summary, split: ScoredSplit, colors: Colors) -> None:
     points = summary.front.on(split)
     if split == "dev":
-        # Points are sorted by decreasing S. Each step rises at the lower S, so both of its points dominate its corner.
+        # Points are sorted by decreasing S. Each step rises at the lower S, so its two points
+        # dominate the corner.
         x, y = _xy(points, summary.goals)
         axis.step(x, y, where="post", zorder=3, **FRONT)
     else:
@@ -239,15 +239,10 @@ def _draw_front(axis: "Axes", summary: Summary, split: ScoredSplit, colors: Colo
         color = colors[loss] if member.is_feasible else "white"
         x, y = _xy([point], summary.goals)
         axis.scatter(x, y, marker=_kind_marker(point.kind), s=size, color=color, **MEMBER)
-        _mark_member(axis, member, x, y)
-
-
-def _mark_member(axis: "Axes", member: Member, x: Sequence[float], y: Sequence[float]) -> None:
-    """Mark a member as the knee or the best point, if it is one."""
-    if member.is_best:
-        axis.scatter(x, y, s=120, zorder=5, **BEST)
-    if member.is_knee:
-        axis.scatter(x, y, s=190, zorder=7, **KNEE)
+        if member.is_best:
+            axis.scatter(x, y, s=120, zorder=5, **BEST)
+        if member.is_knee:
+            axis.scatter(x, y, s=190, zorder=7, **KNEE)
 
 
 def _draw_intervals(axis: "Axes", summary: Summary, points: Iterable[Point]) -> None:

@@ -13,7 +13,7 @@ from raysweep.results.views import front_points
 
 @dataclass(frozen=True)
 class Member:
-    """A point on the front, which is selected on dev, with its scores on test if they were read."""
+    """A point on the front, which is selected on dev, with its test scores if they were read."""
 
     dev: Point
     test: Point | None
@@ -33,7 +33,7 @@ class Front:
     members: tuple[Member, ...]
 
     def on(self, split: ScoredSplit) -> list[Point]:
-        """Return the members' points on a split, or none if any member is not scored there.
+        """Return the members' points on a split; empty if any member is not scored there.
 
         A partial front's hypervolume, intervals and dominations would be misleading.
         """
@@ -116,9 +116,9 @@ def front_of(results: Results, points: Sequence[Point], criterion: Criterion) ->
     def is_feasible(point: Point) -> bool:
         return is_guarded(point) and criterion.is_feasible(point)
 
-    # Weights are not negative and retention is S over a constant, so one of the best points is on the front. This
-    # also holds among points that meet the constraints, since any point that dominates one also meets them. Only front
-    # members have guards.
+    # Weights are not negative and retention is S over a constant, so one of the best points is on
+    # the front. This also holds among points that meet the constraints, since any point that
+    # dominates such a point also meets them. Only front members have guards.
     best = max(on_dev, key=lambda point: (is_guarded(point), criterion.rank(point)))
     eligible = [point for point in on_dev if is_feasible(point)] or on_dev
     scores = [point.pair(goals) for point in eligible]

@@ -50,7 +50,7 @@ class Curve:
         return float(self.examples[-1] / self.steps[-1])
 
     def with_start(self, untrained: FloatArray) -> "Curve":
-        """Return the curve with a start at step 0, where it has the scores (t,) before any training."""
+        """Return the curve starting at step 0 with the scores (t,) before any training."""
         scores = np.vstack([untrained, self.scores])
         steps = np.append(0.0, self.steps)
         examples = np.append(0.0, self.examples)
@@ -62,13 +62,15 @@ def scores_at_the_end(
 ) -> FloatArray:
     """Return the scores (n, t) of each trial, extrapolated to the progress of the longest trials.
 
-    The longest trials have completed some share of their planned rungs, and each trial is extrapolated to the same
-    share of its own. The missing rungs are added one by one: the gain from a rung is predicted from the configuration's
-    ``places`` (n, d), the trial's progress, and its scores so far.
+    The longest trials have completed some share of their planned rungs, and each trial is
+    extrapolated to the same share of its own. The missing rungs are added one by one: the gain from
+    a rung is predicted from the configuration's ``places`` (n, d), the trial's progress, and its
+    scores so far.
 
-    ``untrained`` (t,) contains the scores at which every trial starts, if known. The first rung's gain is then part of
-    the training data. It has no selection bias, unlike later gains: trials that continued were selected for their
-    scores, and reveal little about configurations that gain next to nothing.
+    ``untrained`` (t,) contains the scores at which every trial starts, if known. The first rung's
+    gain is then part of the training data. Unlike later gains, it has no selection bias: trials
+    that continue are selected for their scores, and reveal little about configurations that gain
+    next to nothing.
     """
     if untrained is not None:
         curves = [curve.with_start(untrained) for curve in curves]
@@ -94,7 +96,7 @@ def scores_at_the_end(
 
 
 def _planned_rungs(curves: Sequence[Curve]) -> FloatArray:
-    """Return the planned rungs of each trial (n,), which are the maximum over trials with equal rung sizes.
+    """Return each trial's planned rungs (n,), the maximum over trials with equal rung sizes.
 
     A resume may have added rungs.
     """
@@ -112,21 +114,12 @@ def _features(
     return np.column_stack([places, progress, np.log(rung_sizes), scores])
 
 
-def _features_before_gains(curve: Curve, place: FloatArray, num_rungs: float) -> FloatArray:
-    """Return the features of all rungs but the last, which has no gain, given the planned ``num_rungs``."""
-    num_gains = len(curve.steps) - 1
-    places = np.tile(place, (num_gains, 1))
-    progress = curve.steps[:-1] / num_rungs
-    rung_sizes = np.full(num_gains, curve.examples_per_rung)
-    return _features(places, progress, rung_sizes, curve.scores[:-1])
-
-
 @dataclass(frozen=True)
 class _Gains:
     """A model of the next rung's gain in each score: the mean of a forest and of boosted trees.
 
-    Boosted trees are better if the parameters' effects add up, as in synthetic grids; the forest is better on the
-    recording.
+    Boosted trees are better if the parameters' effects are additive, as in synthetic grids; the
+    forest is better on the recording.
     """
 
     forest: Any
@@ -139,7 +132,14 @@ class _Gains:
         """Fit the model, or return None if no trial has scores at two steps."""
         from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 
-        features_by_trial = list(map(_features_before_gains, curves, places, planned))
+        features_by_trial = []
+        for curve, place, num_rungs in zip(curves, places, planned, strict=True):
+            num_gains = len(curve.steps) - 1  # the last rung has no gain
+            repeated_place = np.tile(place, (num_gains, 1))
+            progress = curve.steps[:-1] / num_rungs
+            rung_sizes = np.full(num_gains, curve.examples_per_rung)
+            of_trial = _features(repeated_place, progress, rung_sizes, curve.scores[:-1])
+            features_by_trial.append(of_trial)
         features = np.concatenate(features_by_trial)
         if not len(features):
             return None
@@ -186,11 +186,12 @@ class Importance:
 def importances(summary: Summary) -> Importance:
     """Return each varied parameter's share of a sweep's scores, once ``MIN_TRIALS`` trials have ``MIN_RUNGS`` rungs.
 
-    Trials that are planned with a single rung need only that one. The shares for a target sum to 1. A parameter's share
-    is the variance that it explains by itself, divided by the sum of these variances over all parameters; variance that
-    only interactions explain is left out. A target is a dev score of each rung's best point by the objective, as in the
-    table of trials. All trials are compared at the budget of the longest ones; see :func:`scores_at_the_end`. Intervals
-    come from resampling the trials with replacement, keeping their extrapolated scores.
+    Trials that are planned with a single rung need only that one. The shares for a target sum to 1.
+    A parameter's share is the variance that it explains by itself, divided by the sum of these
+    variances over all parameters; variance that only interactions explain is left out. A target is
+    a dev score of each rung's best point by the objective, as in the trial table. All trials are
+    compared at the budget of the longest ones; see :func:`scores_at_the_end`. Intervals come from
+    resampling the trials with replacement, keeping their extrapolated scores.
     """
     info = summary.results.info
     targets = (*info.goals, "objective")
@@ -198,7 +199,11 @@ def importances(summary: Summary) -> Importance:
     configs = [trial.trial.config for trial in trials]
     names = varied_parameters(trial.trial for trial in trials)
     axes = axes_of(configs, names)
-    num_missing = max(0, MIN_TRIALS - sum(map(_has_enough_rungs, trials)))
+    num_usable = 0
+    for trial in trials:
+        min_rungs = min(MIN_RUNGS, trial.trial.num_rungs or MIN_RUNGS)
+        num_usable += len(trial.rungs) >= min_rungs
+    num_missing = max(0, MIN_TRIALS - num_usable)
     if not axes or num_missing:
         return Importance({target: {} for target in targets}, num_missing)
     places = np.column_stack([axis.places for axis in axes])
@@ -207,15 +212,11 @@ def importances(summary: Summary) -> Importance:
     untrained = None
     if (
         reference is not None and info.model == info.reference
-    ):  # the trials tune R, so they start at its scores
+    ):  # trials tune the reference, so they start at its scores
         untrained = np.array(_scores(reference, info))
     final_scores = scores_at_the_end(curves, places, untrained)
     shares = [_shares(axes, scores) for scores in final_scores.T]
     return Importance(dict(zip(targets, shares, strict=True)))
-
-
-def _has_enough_rungs(trial: TrialSummary) -> bool:
-    return len(trial.rungs) >= min(MIN_RUNGS, trial.trial.num_rungs or MIN_RUNGS)
 
 
 def _is_valid(trial: TrialSummary, info: RunInfo) -> bool:

@@ -13,9 +13,9 @@ from raysweep.report.tables import (
 )
 
 KNOWN_LABELS_TEXT = (
-    "If the labels of the pool are known, a sentence can be scored by cos_R plus g times the query's predicted probability "
-    "of the sentence's own label. An encoder does not know these labels, so these points are not on the front and do not "
-    "count for its hypervolume. They have a separate front, which is chosen on dev."
+    "If the pool's labels are known, a sentence can be scored by cos_R plus g times the query's predicted probability "
+    "of the sentence's own label. An encoder does not know these labels, so these points are not on the front and do "
+    "not count toward its hypervolume. They have a separate front, which is chosen on dev."
 )
 
 

@@ -1,4 +1,4 @@
-"""Measures of rungs that are not scores of operating points, such as those of sentence pairs."""
+"""Measures of rungs other than operating-point scores, such as those of sentence pairs."""
 
 import itertools
 from collections.abc import Mapping
@@ -11,13 +11,13 @@ from raysweep.report.tables import described
 from raysweep.results.types import Measure, ScoredSplit
 
 MEASURES_TEXT = (
-    "Measures of the tuned encoder itself at each trial's last rung and at the rungs of the front; the first row is that of "
+    "Measures of the tuned encoder itself at each trial's last rung and at the rungs of the front; the first row is "
     "the reference. "
     + " ".join(f"{spec.heading}: {spec.description}." for spec in MEASURES.values())
-    + " Brackets are 90% intervals by the bootstrap over sentences."
+    + " Brackets hold 90% bootstrap intervals over sentences."
 )
 
-MAX_CURVES = 8  # of the front, in the figure; more would hide each other
+MAX_CURVES = 8  # maximum front curves in the figure; more would hide each other
 
 Rung = tuple[int | None, int | None]  # trial and step; both are None for the reference
 
@@ -25,7 +25,7 @@ Measures = Mapping[tuple[ScoredSplit, str], Measure]  # keyed by split and name
 
 
 def measures_by_rung(summary: Summary) -> dict[Rung, Measures]:
-    """Return the measures of the reference, of each trial's last rung and of the front's rungs, in this order."""
+    """Return the measures of the reference, then of trials' last rungs and the front's rungs, sorted."""
     by_rung: dict[Rung, dict[tuple[ScoredSplit, str], Measure]] = {}
     for measure in summary.results.measures:
         of_rung = by_rung.setdefault((measure.trial, measure.step), {})
@@ -74,9 +74,9 @@ def measure_cell(measure: Measure | None) -> str:
 
 
 def curves(summary: Summary, split: ScoredSplit) -> dict[str, tuple[float, ...]]:
-    """Return the precision-recall curves of the reference and of the best rungs of the front on a split, by name.
+    """Return a split's precision-recall curves, by name, for the reference and the front's best rungs.
 
-    A curve holds precisions at equal steps of recall, up to 1.
+    A curve holds precisions at equal recall steps up to 1.
     """
     rungs_of_front = {(member.dev.trial, member.dev.step) for member in summary.members}
     reference: dict[str, tuple[float, ...]] = {}
@@ -113,8 +113,8 @@ def pairs_figure(summary: Summary) -> bytes | None:
             precisions = [100 * precision for precision in curve]
             color = INK if name == "reference" else next(colors)
             axis.plot(recalls, precisions, label=name, color=color, linewidth=1.2)
-        axis.set_xlabel("recall of pairs of the same class (x100)")
+        axis.set_xlabel("recall of same-class pairs (x100)")
         axis.set_ylabel("precision (x100)")
-        axis.set_title(f"Pairs of neighbors on {split}")
+        axis.set_title(f"Neighbor pairs on {split}")
         add_legend(figure)
         return png(figure)

@@ -10,13 +10,13 @@ from raysweep.results.types import QUERY_KINDS, Results, ScoredSplit, TrialStatu
 
 ENDINGS = {
     "interrupted": "was interrupted",
-    "budget": "ended at its budget",
-    "plateau": "ended on a plateau",
+    "budget": "reached its budget",
+    "plateau": "reached a plateau",
 }
 
 
 def notes(summary: Summary) -> list[str]:
-    """Return notes of one or two sentences, most important first, or none for a complete run with nothing missing."""
+    """Return notes of one or two sentences, most important first; empty for a complete run with nothing missing."""
     return [
         *ending_notes(summary.results),
         *(f"The {name} are missing: {why}." for name, why in summary.damage.items()),
@@ -24,8 +24,7 @@ def notes(summary: Summary) -> list[str]:
         *_on_documents(summary),
         *_on_test_scores(summary),
         *_on_missing_results(summary),
-        *_on_failures(summary.results),
-        *_on_nodes(summary.results),
+        *_on_failures_and_nodes(summary.results),
     ]
 
 
@@ -47,7 +46,7 @@ def ending_notes(results: Results) -> Iterator[str]:
 
 
 def running_or_killed(results: Results) -> str:
-    """Return the end of a sentence that states, as far as is known, if an unfinished sweep is running or was killed."""
+    """Return the end of a sentence: whether an unfinished sweep is running or was killed, if known."""
     if results.has_driver is False:
         command = format_resume(results.folder)
         return f"was killed; this report shows its stored results, and {command} continues it"
@@ -68,13 +67,13 @@ def _on_constraints(summary: Summary) -> Iterator[str]:
         )
     else:
         yield (
-            f"{num_missing} of the {num_members} front members miss the constraints ({limits}). They are neither the knee "
-            "nor the best point, and do not count for hypervolumes."
+            f"{num_missing} of the {num_members} front members miss the constraints ({limits}). They are neither the "
+            "knee nor the best point, and do not count toward hypervolumes."
         )
 
 
 def _on_documents(summary: Summary) -> Iterator[str]:
-    """Yield notes on front members that keep documents as they are and on those with their own document encoder."""
+    """Yield notes on front members that tune only queries and on those with a separate document encoder."""
     num_members = len(summary.members)
     num_of_queries = sum(member.dev.kind in QUERY_KINDS for member in summary.members)
     if num_of_queries:
@@ -89,8 +88,8 @@ def _on_documents(summary: Summary) -> Iterator[str]:
     num_separate = sum(member.dev.trial in separate for member in summary.members)
     if num_separate:
         yield (
-            f"{num_separate} of the {num_members} front members tune two encoders (tower separate): every document has to "
-            "be embedded again, by the encoder of documents."
+            f"{num_separate} of the {num_members} front members tune two encoders (tower separate): every document has "
+            "to be embedded again, with the document encoder."
         )
 
 
@@ -138,19 +137,16 @@ def why_no_intervals(summary: Summary, split: ScoredSplit) -> str:
         return "the run does not store per-query scores"
     front = summary.front.on(split)
     num_missing = sum(name_of_point(point) not in stored for point in front)
-    return f"per-query scores of {num_missing} of the {len(front)} front members are not stored"
+    return f"per-query scores for {num_missing} of the {len(front)} front members are not stored"
 
 
-def _on_failures(results: Results) -> Iterator[str]:
+def _on_failures_and_nodes(results: Results) -> Iterator[str]:
     num_failed = _count(results, TrialStatus.FAILED)
     if num_failed:
         place = "the table of trials gives the reasons"
         if any(trial.traceback for trial in results.trials):
             place += ", and Failures has the tracebacks"
         yield f"{num_failed} of {len(results.trials)} trials failed; {place}."
-
-
-def _on_nodes(results: Results) -> Iterator[str]:
     for node in results.excluded_nodes:
         yield f"Node {node.name} was excluded after {node.errors} errors in a row; the last one: {node.reason}."
 

@@ -63,13 +63,26 @@ class StoredRuns:
             name, runs = self._place(member)
             index = runs.index(_trial(member))
             points_by_runs[tuple(runs)][name].append(index)
-        return [self._scored(points, runs, stored) for runs, points in points_by_runs.items()]
+        configurations = []
+        for configuration_runs, points in points_by_runs.items():
+            configuration = self._replicated(list(points), configuration_runs)
+            if stored.split == "dev":
+                configurations.append(Scored.by_all_runs(configuration))
+                continue
+            means = []
+            for name, indices in points.items():
+                names = [(configuration_runs[index], *name[1:]) for index in indices]
+                scores = stacked(stored, names)
+                means.append(scores.mean(axis=0))
+            chosen_runs = tuple(tuple(indices) for indices in points.values())
+            configurations.append(Scored(configuration, np.stack(means), chosen_runs))
+        return configurations
 
     def _place(self, member: PointName) -> tuple[PointName, list[int]]:
-        """Return the configuration's point to which a member belongs, and all runs of that configuration.
+        """Return the point of a member's configuration, and all runs of that configuration.
 
-        If any run's scores are missing, the member is treated as a single run, because the stored runs alone would be
-        biased toward lucky ones.
+        If any run's scores are missing, the member is treated as a single run, because the stored
+        runs alone would be biased toward lucky ones.
         """
         trial = _trial(member)
         original = self._original.get(trial, trial)
@@ -85,20 +98,6 @@ class StoredRuns:
             scores.append(stacked(self._dev, names))
         kinds = tuple(name[2:] for name in points)
         return Replicated(kinds, np.stack(scores))
-
-    def _scored(
-        self, points: dict[PointName, list[int]], runs: Sequence[int], stored: QueryScores
-    ) -> Scored:
-        configuration = self._replicated(list(points), runs)
-        if stored.split == "dev":
-            return Scored.by_all_runs(configuration)
-        means = []
-        for name, indices in points.items():
-            names = [(runs[index], *name[1:]) for index in indices]
-            scores = stacked(stored, names)
-            means.append(scores.mean(axis=0))
-        chosen_runs = tuple(tuple(indices) for indices in points.values())
-        return Scored(configuration, np.stack(means), chosen_runs)
 
 
 def stacked(stored: QueryScores, names: Iterable[PointName]) -> Float64Array:

@@ -1,4 +1,4 @@
-"""A score as a function of the configuration: a Gaussian process fitted to the configurations that were tried.
+"""A score as a function of the configuration: a Gaussian process fitted to tried configurations.
 
 Legend: ``n`` configurations, ``d`` axes, ``G`` cells of an axis.
 
@@ -9,14 +9,16 @@ Legend: ``n`` configurations, ``d`` axes, ``G`` cells of an axis.
     K           k for the observed configurations, with the ``noise`` of their scores added to its diagonal
     alpha       K^-1 y, for standardized scores y; the mean at x is the sum of alpha_i k(x, x_i)
 
-A product of 1 + s c has a term for each set of axes: single axes, pairs, and so on (N. Durrande, D. Ginsbourger, O.
-Roustant, L. Carraro, "ANOVA kernels and RKHS of zero mean functions for model-based sensitivity analysis", 2013). The
-mean over all axes but one therefore has a closed form, and its variance along that axis is the axis's main effect (F.
-Hutter, H. Hoos, K. Leyton-Brown, "An Efficient Approach for Assessing Hyperparameter Importance", 2014, who computed it
-from a random forest).
+A product of 1 + s c has a term for each set of axes: single axes, pairs, and so on (N. Durrande, D.
+Ginsbourger, O. Roustant, L. Carraro, "ANOVA kernels and RKHS of zero mean functions for model-based
+sensitivity analysis", 2013). The mean over all axes but one therefore has a closed form, and its
+variance along that axis is the axis's main effect (F. Hutter, H. Hoos, K. Leyton-Brown, "An
+Efficient Approach for Assessing Hyperparameter Importance", 2014, who computed it from a random
+forest).
 
-If parameters' effects are mostly additive, a Gaussian process learns more from a few hundred configurations than trees
-do. Under cross-validation, it explains 86% of the variance of P in the recording, and boosted trees explain 77%.
+If parameters' effects are mostly additive, a Gaussian process learns more from a few hundred
+configurations than trees do. In cross-validation, it explains 86% of the variance of P in the
+recording; boosted trees explain 77%.
 """
 
 import dataclasses
@@ -38,7 +40,7 @@ SEED = 0  # fixed, so that the same scores give the same subset
 MAX_STEPS = 60  # maximum steps of the optimizer that fits the kernel's parameters
 
 MAX_DRAWN = 100  # maximum number of configurations in a bootstrap sample
-# as MAX_STEPS; fits of bootstrap samples start at the kernel of all scores
+# like MAX_STEPS; fits to bootstrap samples start at the kernel of all scores
 MAX_STEPS_OF_SAMPLES = 6
 
 # Priors: the logarithms of the kernel's parameters are normally distributed.
@@ -104,9 +106,10 @@ class Surface:
         Args:
             axes: The axes, with the configurations' places.
             scores: The configurations' scores, (n,).
-            counts: How many times a bootstrap sample drew each configuration, (n,). A configuration that was drawn
-                twice has half the noise; two copies of its score would suggest noise-free scores.
-            start: A surface over all scores, from whose kernel the fit starts.
+            counts: How many times a bootstrap sample drew each configuration, (n,). A configuration
+                that was drawn twice has half the noise; two copies of its score would suggest
+                noise-free scores.
+            start: A surface over all scores; the fit starts from its kernel.
         """
         if counts is None:
             counts = np.ones(len(scores), dtype=np.int64)

@@ -48,7 +48,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Domination:
-    """The names of ``other``'s front points that the front of ``label`` dominates on a split, out of ``num_points``."""
+    """The names of ``other``'s front points that ``label``'s front dominates on a split, of ``num_points``."""
 
     split: ScoredSplit
     label: str
@@ -109,7 +109,7 @@ def read_sides(runs: Sequence[Folder]) -> list[Side]:
     """Read runs to compare, with the settings in their files except names and storage.
 
     Raises:
-        InputError: If a run is given twice, is damaged or is not a run.
+        InputError: If a folder is given twice, is damaged or does not contain a run.
     """
     sides = []
     for run, label in zip(runs, labels([run.location for run in runs]), strict=True):
@@ -317,7 +317,7 @@ def _counted_front(
 def _differences(fronts: Iterable[Sequence[CountedFront]]) -> tuple[AreaDifference, ...]:
     """Return the differences between each run and the first, with intervals that hold jointly at ``LEVEL``.
 
-    ``fronts`` contains a sequence per split, with a front per run.
+    ``fronts`` contains, per split, a sequence with a front per run.
     """
     pairs = []
     for first, *others in fronts:

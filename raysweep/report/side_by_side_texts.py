@@ -12,7 +12,7 @@ from raysweep.uncertainty.interval import LEVEL
 
 FIGURE = "compare.png"
 
-MAX_NAMES = 5  # number of point names per table cell; JSON lists all
+MAX_NAMES = 5  # maximum point names per table cell; JSON lists all
 
 
 def run_table(comparison: SideBySide) -> TextTable:
@@ -123,13 +123,13 @@ def notes(comparison: SideBySide) -> Iterator[str]:
         text = "Intervals come from a paired bootstrap over queries"
         if any(difference.has_seeds for difference in comparison.differences):
             text += (
-                "; those over seeds too are for the mean scores of the fronts' configurations, with the noise of training "
-                "seeds pooled over the configurations that ran more than once"
+                "; those that also cover seeds are for the mean scores of the fronts' configurations, with seed noise "
+                "pooled over the configurations that ran more than once"
             )
         else:
             text += " and do not include training seeds"
         if len(comparison.differences) > 1:
-            text += f"; together they hold with {LEVEL:.0%} (Bonferroni)"
+            text += f"; the intervals hold jointly at {LEVEL:.0%} (Bonferroni)"
         yield f"{text}."
 
 

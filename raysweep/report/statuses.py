@@ -36,7 +36,7 @@ def standing(trial: Trial) -> str:
 
 
 def with_sign(kind: str) -> str:
-    """Return a status prefixed with its sign, or any other kind of trial, such as ``replicates``, unchanged."""
+    """Prefix a status with its sign; return other kinds, such as ``replicates``, unchanged."""
     if kind not in STATUS_STYLES:
         return kind
     return f"{STATUS_STYLES[kind].sign}\N{NO-BREAK SPACE}{kind}"

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 # Okabe and Ito's palette, safe for color-blind readers.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D1F", "#5F4690")
 
-# The same colors in the same order, lightened where necessary on a dark background.
+# The same colors in the same order, lightened where necessary for a dark background.
 DARK_PALETTE = (
     "#4DA3DB",
     "#E8804A",

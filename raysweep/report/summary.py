@@ -239,7 +239,13 @@ def _hypervolume(points: Sequence[Point], objective: Objective) -> float:
 
 
 def _trials(results: Results, criterion: Criterion) -> tuple[TrialSummary, ...]:
-    best_points = _best_points(results, criterion)
+    points_by_rung = defaultdict(list)  # on dev, keyed by trial and step
+    for point in results.points:
+        if point.split == "dev" and point.trial is not None and point.step is not None:
+            points_by_rung[point.trial, point.step].append(point)
+    best_points = {}
+    for name, points_of_rung in points_by_rung.items():
+        best_points[name] = max(points_of_rung, key=criterion.rank)
     rungs_by_trial: dict[int, dict[int, Rung]] = defaultdict(
         dict
     )  # keyed by trial and step; the last record counts
@@ -253,15 +259,6 @@ def _trials(results: Results, criterion: Criterion) -> tuple[TrialSummary, ...]:
         points = [best_points[trial.trial, rung.step] for rung in rungs]
         summaries.append(_trial_summary(trial, rungs, points, criterion))
     return tuple(summaries)
-
-
-def _best_points(results: Results, criterion: Criterion) -> dict[tuple[int, int], Point]:
-    """Return the best dev point at each rung, keyed by trial and step."""
-    points_by_rung = defaultdict(list)
-    for point in results.points:
-        if point.split == "dev" and point.trial is not None and point.step is not None:
-            points_by_rung[point.trial, point.step].append(point)
-    return {rung: max(points, key=criterion.rank) for rung, points in points_by_rung.items()}
 
 
 def _trial_summary(

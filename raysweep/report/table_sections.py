@@ -1,4 +1,4 @@
-"""The sections of sentences with a table that ``front.md`` and the page share."""
+"""Sections of sentences and a table, shared by ``front.md`` and the page."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class TableSection:
 
 
 def evaluation_sections(summary: Summary) -> list[TableSection]:
-    """Return the sections on the data sets of a sequence, calibration, pairs, baselines, replicates and hypervolumes."""
+    """Return the sections on a sequence's data sets, calibration, pairs, baselines, replicates and hypervolumes."""
     return [
         TableSection("Data sets", data_sets_table(summary), [DATA_SETS_TEXT]),
         TableSection("Calibration", calibration_table(summary), [CALIBRATION_TEXT]),

@@ -8,7 +8,6 @@ from typing import Any
 from raysweep.metrics.scores import Goals, spec_of
 from raysweep.output import ABSENT, TextTable
 from raysweep.report.baselines import dominates
-from raysweep.report.certainty import FromKnee
 from raysweep.report.front import Member
 from raysweep.report.statuses import standing, with_sign
 from raysweep.report.summary import SPLITS, Area, Summary, TrialSummary
@@ -18,7 +17,7 @@ from raysweep.results.query_scores import PointName, name_of_point
 from raysweep.results.types import QUERY_KINDS, GuardScore, Mean, Point, Prompt, Results
 from raysweep.results.views import varied_parameters
 from raysweep.uncertainty.differences import Difference
-from raysweep.uncertainty.front import FrontUncertainty, PointUncertainty
+from raysweep.uncertainty.front import FrontUncertainty
 from raysweep.uncertainty.interval import Interval, ScoreIntervals
 
 MISSES = "misses"  # mark for front members that do not meet the constraints
@@ -95,7 +94,8 @@ def identity_cells(point: Point) -> list[str]:
 def front_table(summary: Summary) -> TextTable:
     """Return the front, sorted by decreasing S on dev; its intervals are in :func:`certainty_table`.
 
-    In sweeps over towers, the column ``re-index`` shows which documents must be embedded again for a member.
+    In sweeps over towers, the ``re-index`` column shows which documents must be embedded again for
+    a member.
     """
     configurations = described(summary.results)
     guards = summary.guards
@@ -180,20 +180,16 @@ def baseline_table(summary: Summary) -> TextTable:
             front = summary.front.on(split)
             intervals = None if point is None else summary.intervals_of(point)
             row += score_cells(point, summary.score_names, intervals)
-            row.append(_domination_cell(point, front, summary.goals))
+            dominated_by = ABSENT
+            if point is not None and front:
+                num_dominating = sum(dominates(member, point, summary.goals) for member in front)
+                dominated_by = f"{num_dominating} of {len(front)}" if num_dominating else "none"
+            row.append(dominated_by)
         rows.append(tuple(row))
     columns = ["baseline", "width"]
     headings = [*score_headings(summary.score_names), "dominated by"]
     columns += [f"{split} {heading}" for split in splits for heading in headings]
     return TextTable(tuple(columns), tuple(rows), frozenset({"baseline"}))
-
-
-def _domination_cell(point: Point | None, front: Sequence[Point], goals: Goals) -> str:
-    """Return the number of front points that dominate a baseline's point."""
-    if point is None or not front:
-        return ABSENT
-    num_dominating = sum(dominates(member, point, goals) for member in front)
-    return f"{num_dominating} of {len(front)}" if num_dominating else "none"
 
 
 def area_table(summary: Summary) -> TextTable:
@@ -246,8 +242,18 @@ def certainty_table(summary: Summary) -> TextTable:
         for split in splits:
             uncertainty = certainty.fronts[split].members.get(name)
             row += _interval_cells(uncertainty, summary.goals)
-            row += _stability_cells(uncertainty)
-        row += _difference_cells(certainty.from_knee.get(name))
+            stability = knee_share = ABSENT
+            if uncertainty is not None:
+                mark = " ★" if uncertainty.in_knee_region else ""
+                stability = f"{uncertainty.stability:.0%}"
+                knee_share = f"{uncertainty.knee_share:.0%}{mark}"
+            row += [stability, knee_share]
+        from_knee = certainty.from_knee.get(name)
+        if from_knee is None:
+            row += [ABSENT, ABSENT]
+        else:
+            row.append(_difference_cell(from_knee.polarity))
+            row.append(_difference_cell(from_knee.similarity))
         rows.append(tuple(row))
     columns = ["trial", "step", "kind"]
     p, s = summary.goals.headings
@@ -256,21 +262,6 @@ def certainty_table(summary: Summary) -> TextTable:
     compared_on = certainty.compared_on
     columns += [f"{compared_on} {p} minus knee's", f"{compared_on} {s} minus knee's"]
     return TextTable(tuple(columns), tuple(rows), frozenset({"kind"}))
-
-
-def _stability_cells(uncertainty: PointUncertainty | None) -> tuple[str, str]:
-    """Return a member's stability and knee share."""
-    if uncertainty is None:
-        return ABSENT, ABSENT
-    mark = " ★" if uncertainty.in_knee_region else ""
-    return f"{uncertainty.stability:.0%}", f"{uncertainty.knee_share:.0%}{mark}"
-
-
-def _difference_cells(from_knee: FromKnee | None) -> tuple[str, str]:
-    """Return the differences in P and S from the knee."""
-    if from_knee is None:
-        return ABSENT, ABSENT
-    return _difference_cell(from_knee.polarity), _difference_cell(from_knee.similarity)
 
 
 def _difference_cell(difference: Difference) -> str:
@@ -288,26 +279,25 @@ def trial_table(summary: Summary) -> TextTable:
     goals = summary.goals
     first_columns = ("trial", "configuration", "status", "reason", "rungs", "examples", "objective")
     columns = (*first_columns, *goals.headings, "seconds")
-    rows = tuple(_trial_row(trial, varied, goals) for trial in summary.trials)
-    return TextTable(columns, rows, frozenset({"configuration", "status", "reason"}))
-
-
-def _trial_row(trial_summary: TrialSummary, varied: Iterable[str], goals: Goals) -> tuple[str, ...]:
-    trial, best, rungs = trial_summary.trial, trial_summary.best, trial_summary.rungs
-    configuration = describe(trial.config, varied)
-    if trial.replicate_of is not None:
-        configuration += f", repeats trial {trial.replicate_of}"
-    return (
-        str(trial.trial),
-        configuration,
-        with_sign(standing(trial)),
-        trial.reason,
-        str(len(rungs)),
-        f"{rungs[-1].examples_seen:,}" if rungs else ABSENT,
-        objective_cell(trial_summary),
-        *score_cells(best, goals),
-        f"{trial.seconds:,.0f}",
-    )
+    rows = []
+    for trial_summary in summary.trials:
+        trial, best, rungs = trial_summary.trial, trial_summary.best, trial_summary.rungs
+        configuration = describe(trial.config, varied)
+        if trial.replicate_of is not None:
+            configuration += f", repeats trial {trial.replicate_of}"
+        row = (
+            str(trial.trial),
+            configuration,
+            with_sign(standing(trial)),
+            trial.reason,
+            str(len(rungs)),
+            f"{rungs[-1].examples_seen:,}" if rungs else ABSENT,
+            objective_cell(trial_summary),
+            *score_cells(best, goals),
+            f"{trial.seconds:,.0f}",
+        )
+        rows.append(row)
+    return TextTable(columns, tuple(rows), frozenset({"configuration", "status", "reason"}))
 
 
 def objective_cell(trial_summary: TrialSummary) -> str:
@@ -319,11 +309,11 @@ def objective_cell(trial_summary: TrialSummary) -> str:
 
 
 def cost_table(summary: Summary) -> TextTable:
-    """Return the cost of trials by status and in total, without columns for GPU-hours and money if unused."""
+    """Return the cost of trials by status and in total, without GPU-hours and money columns if unused."""
     account = summary.account
     total = account.total.cost
     columns: dict[str, Callable[[Entry], str]] = {
-        "trials that are": lambda entry: with_sign(entry.kind),
+        "status": lambda entry: with_sign(entry.kind),
         "trials": lambda entry: f"{entry.num_trials:,}",
         "rungs": lambda entry: f"{entry.num_rungs:,}",
         "seconds": lambda entry: f"{entry.cost.seconds:,.0f}",
@@ -341,7 +331,7 @@ def cost_table(summary: Summary) -> TextTable:
         del columns["money"]
     entries = [*account.entries, account.total]
     rows = tuple(tuple(cell(entry) for cell in columns.values()) for entry in entries)
-    return TextTable(tuple(columns), rows, frozenset({"trials that are"}))
+    return TextTable(tuple(columns), rows, frozenset({"status"}))
 
 
 def bill_table(summary: Summary) -> TextTable:
@@ -360,8 +350,8 @@ def bill_table(summary: Summary) -> TextTable:
         up_seconds = sum(node.up_seconds for node in bill.nodes)
         total = ("all", _hours(boot_seconds), _hours(up_seconds), ABSENT, f"{bill.total:,.2f}")
         rows.append(total)
-    columns = ("nodes of type", "hours booting", "hours up", "price an hour", "money")
-    return TextTable(columns, tuple(rows), frozenset({"nodes of type"}))
+    columns = ("node type", "hours booting", "hours up", "price per hour", "money")
+    return TextTable(columns, tuple(rows), frozenset({"node type"}))
 
 
 def _hours(seconds: float) -> str:
@@ -369,7 +359,7 @@ def _hours(seconds: float) -> str:
 
 
 def mean_table(summary: Summary) -> TextTable:
-    """Return the front members whose configuration ran more than once, with means on dev ± deviation over runs.
+    """Return front members whose configuration ran more than once, with dev means ± deviations over runs.
 
     Intervals are included for each configuration if per-query scores are stored.
     """
@@ -455,7 +445,7 @@ def settings_table(summary: Summary) -> TextTable:
         ("prompt", shown_prompt(info.prompt)),
         ("reference encoder R", info.reference),
         ("prompt of R", shown_prompt(info.reference_prompt)),
-        *([("active sets of experts", active_sets)] if active_sets else []),
+        *([("experts' active sets", active_sets)] if active_sets else []),
         ("retrieval", retrieval),
         ("objective", objective_formula(info)),
         ("constraints", constraints),

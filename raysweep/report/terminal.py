@@ -37,10 +37,11 @@ MAX_COMMANDS = 3  # with more points, only the command for the knee or the first
 
 
 def front_tables(summary: Summary) -> list[TextTable]:
-    """Return terminal tables of the front, without intervals, non-goal scores, and kinds if all are plain.
+    """Return terminal tables of the front, without intervals, non-goal scores or, if all are plain, kinds.
 
-    If there are guard scores, they are in a wider table that comes first. The last table fits a terminal of 80 columns.
-    The caption lists the configuration of each trial on the front and the number of omitted members.
+    If there are guard scores, they are in a wider table that comes first. The last table fits an
+    80-column terminal. The caption lists the configuration of each trial on the front and the
+    number of omitted members.
     """
     wider = [_front_table(summary, with_guards=True)] if summary.guards else []
     return [*wider, _front_table(summary, with_guards=False)]
@@ -181,7 +182,12 @@ def choice_lines(
     for trial in trials:
         yield f"trial {trial}: {configurations[trial]}"
     yield _explain_scores(summary, chosen, splits)
-    yield from _missing_intervals(summary, chosen, splits)
+    for split in splits:
+        points = [point for candidate in chosen if (point := candidate.on(split))]
+        unknown = [point for point in points if summary.intervals_of(point) is None]
+        if unknown:
+            owners = "" if len(unknown) == len(points) else f" of {len(unknown)} points"
+            yield f"Intervals{owners} on {split} are missing: {why_no_intervals_of(summary, unknown[0])}."
     num_members = len(summary.members)
     for guard in summary.results.info.guards:  # which are measured after the search
         num_missing = sum(guard not in member.guards for member in summary.members)
@@ -212,15 +218,3 @@ def _explain_scores(
     if "test" in splits and not any(candidate.test for candidate in chosen):
         text += "; none of these points is scored on test"
     return f"{text}."
-
-
-def _missing_intervals(
-    summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]
-) -> Iterator[str]:
-    """Yield a line for each split on which points have no intervals."""
-    for split in splits:
-        points = [point for candidate in chosen if (point := candidate.on(split))]
-        unknown = [point for point in points if summary.intervals_of(point) is None]
-        if unknown:
-            owners = "" if len(unknown) == len(points) else f" of {len(unknown)} points"
-            yield f"Intervals{owners} on {split} are missing: {why_no_intervals_of(summary, unknown[0])}."

@@ -8,19 +8,20 @@ from raysweep.results.bill import Bill, bill_text
 from raysweep.results.types import Results, RunInfo
 
 MEANS_TEXT = (
-    "Front members whose configuration was trained more than once, with different seeds: P and S of the member, and the "
-    "means over the runs ± one standard deviation, all on dev. A member above its mean was partly lucky."
+    "Front members whose configuration was trained more than once, with different seeds: P and S of the member, and "
+    "the means over the runs ± one standard deviation, all on dev. A member above its mean was partly lucky."
 )
 
 _LABELED_SCORES_TEXT = (
-    "P is the weighted share of retrieved sentences that have the query's label. S is the weighted mean cosine of the query "
-    "and the retrieved sentences under the reference encoder. Retention is S divided by the reference encoder's own S."
+    "P is the weighted share of retrieved sentences that have the query's label. S is the weighted mean cosine between "
+    "the query and the retrieved sentences under the reference encoder. Retention is S divided by the reference "
+    "encoder's own S."
 )
 
 RANKING_TEXT = (
-    "The score ranking is 1 - PND: the share of a query's pairs of a positive and a negative in which the positive has the "
-    "larger cosine. The score agreement is Spearman's rank correlation between the cosines of a query's documents and those "
-    "under the reference encoder. For pairs of sentences, a group of pairs takes the place of a query."
+    "The ranking score is 1 - PND: the share of a query's (positive, negative) pairs whose positive has the "
+    "larger cosine. The agreement score is Spearman's rank correlation between the cosines of a query's documents and "
+    "their cosines under the reference encoder. For sentence pairs, a group of pairs takes the place of a query."
 )
 
 
@@ -28,19 +29,19 @@ def scores_text(info: RunInfo) -> str:
     """Return the definitions of the scores and of the knee."""
     definitions = RANKING_TEXT if info.is_related else _LABELED_SCORES_TEXT
     return (
-        f"{definitions} All are x100 and means over queries. The knee is the point farthest beyond the chord between the "
-        "ends of the front, with both objectives scaled to the front."
+        f"{definitions} All scores are means over queries, x100. The knee is the point farthest beyond the chord "
+        "between the ends of the front, with both objectives scaled to the front's range."
     )
 
 
 CERTAINTY_TEXT = (
     "Intervals are 90% bootstrap intervals over queries; all points use the same resampled queries. They hold for the "
-    "trained encoders, not for other training seeds. Intervals on dev are lowered by the selection bias of the front, which"
-    " a nested bootstrap estimates. Stability is the share of resamples in which a member is on the front. It is not the "
-    "probability that the member belongs there, because a lucky member is on the front of most resamples too. The knee "
-    "column is the share of resamples in which a member is the knee; the members marked ★ together cover 90%. Differences "
-    "from the knee are paired by query, each with its own interval. An asterisk marks differences that are significant "
-    "after Holm's adjustment over all of them, at 10%."
+    "trained encoders, not for other training seeds. Intervals on dev are lowered by the front's selection bias, which "
+    "a nested bootstrap estimates. Stability is the share of resamples in which a member is on the front. It is not "
+    "the probability that the member belongs there, because a lucky member is on the front of most resamples too. The "
+    "knee column is the share of resamples in which a member is the knee; the members marked ★ together cover 90%. "
+    "Differences from the knee are paired by query, each with its own interval. An asterisk marks differences that are "
+    "significant at 10% after Holm's adjustment over all of them."
 )
 
 AREA_QUERIES_TEXT = (
@@ -49,9 +50,9 @@ AREA_QUERIES_TEXT = (
 )
 
 AREA_SEEDS_TEXT = (
-    "Brackets hold 90% intervals over queries and seeds, for the mean scores of the configurations of the same points. The "
-    "noise of seeds is pooled over the configurations that ran more than once. On test, where only the runs on the front "
-    "are scored, the intervals are lowered by the luck of these runs on dev, as far as it comes from their seeds. The "
+    "Brackets hold 90% intervals over queries and seeds, for the mean scores of the same points' configurations. Seed "
+    "noise is pooled over the configurations that ran more than once. On test, where only the runs on the front are "
+    "scored, the intervals are lowered by these runs' luck on dev, to the extent that it comes from their seeds. The "
     "intervals do not include the bias from choosing configurations by their first runs."
 )
 
@@ -59,33 +60,33 @@ CORRECTED = "corrected for selection bias"
 """A short substitute for :data:`AREA_BIAS_TEXT` next to the interval of an area."""
 
 AREA_BIAS_TEXT = (
-    "The area of noisy points is too large on average, because the luckier one of two similar points counts. The intervals "
-    "are corrected for this bias and can be below the area itself."
+    "The area of noisy points is too large on average, because the luckier one of two similar points counts. The "
+    "intervals are corrected for this bias and can be below the area itself."
 )
 
 REPLICATED_TEXT = (
-    "Intervals are 90% intervals of the configuration's mean score over queries and seeds, from crossed random effects with "
-    "the noise of seeds pooled over configurations."
+    "Intervals are 90% intervals of the configuration's mean score over queries and seeds, from crossed "
+    "random effects with seed noise pooled over configurations."
 )
 
 BASELINES_TEXT = (
-    "Baselines do not come from a trial. They are never on the front and do not count for its hypervolume. probe(g) is R "
-    "itself: retrieval by its cosine plus g times the inner product of the class probabilities from a logistic regression "
-    "on its embeddings. setfit is the body of a model trained with the setfit package. Published scores come from other "
-    "authors and a different retrieval pool. Brackets hold 90% intervals over queries; SetFit models and published scores "
-    "have none, because their per-query scores are not stored. A front member dominates a baseline if it is at least as "
-    "good in P and S on the same split, and better in one of them."
+    "Baselines do not come from a trial. They are never on the front and do not count toward its hypervolume. probe(g) "
+    "is R itself: retrieval by its cosine plus g times the inner product of the class probabilities from a logistic "
+    "regression on its embeddings. setfit is the body of a model trained with the setfit package. Published scores "
+    "come from other authors and a different retrieval pool. Brackets hold 90% intervals over queries; SetFit models "
+    "and published scores have none, because their per-query scores are not stored. A front member dominates a "
+    "baseline if it is at least as good in P and S on the same split, and better in one of them."
 )
 
 COST_TEXT = (
-    "Seconds are those in which trials occupied their CPUs and GPUs. The savings are an estimate: the time that "
-    "early-stopped trials would have needed for their remaining rungs, at the pace of their completed rungs."
+    "Seconds count the time in which trials occupied their CPUs and GPUs. The savings are an estimate: the "
+    "time that early-stopped trials would have needed for their remaining rungs, at the pace of their completed rungs."
 )
 
 
 BILL_TEXT = (
-    "The bill covers the time in which raysweep ran, including prepare. It excludes nodes that were up before or after, "
-    "disks, IP addresses and network traffic."
+    "The bill covers the time in which raysweep ran, including prepare. It excludes nodes that were up before or "
+    "after, disks, IP addresses and network traffic."
 )
 
 
@@ -98,10 +99,10 @@ def hypervolume_text(goals: Goals) -> str:
         factors.append({1.0: "", 0.5: "half of "}.get(share, f"{share:g} times "))
     of_p, of_s = factors
     return (
-        f"The area that the front dominates above the given point, which is {of_p}{p} of the reference encoder R and {of_s}"
-        f"its {s} on the same split, for scores x100. The oracle front is the limit that no encoder can exceed; its area "
-        "includes the chords between its points. The share is the front's area divided by the oracle's. The test split "
-        "measures the front that was chosen on dev. Points that miss a constraint of the sweep do not count."
+        f"The area that the front dominates above the given point, which is {of_p}the reference encoder R's {p} and "
+        f"{of_s}its {s} on the same split, for scores x100. The oracle front is the limit that no encoder can exceed; "
+        "its area includes the chords between its points. The share is the front's area divided by the oracle's. The "
+        "test split measures the front that was chosen on dev. Points that miss a constraint of the sweep do not count."
     )
 
 
@@ -133,7 +134,7 @@ def constraint_heading(name: str, goals: Goals) -> str:
 
 
 def limits_text(results: Results) -> str:
-    """Return the constraints as in :func:`constraints_text` plus the guards' limits, or an empty text if none exist."""
+    """Return the constraints of :func:`constraints_text` plus the guards' limits; may be empty."""
     info = results.info
     measured = {score.guard: score.at_least for score in results.guards}
     guards = {
@@ -161,6 +162,6 @@ def bill_sentences(bill: Bill) -> str:
 
 
 def cost_text(account: Account) -> str:
-    """Return the account as sentences, followed by what its numbers mean."""
+    """Return the account as sentences, followed by an explanation of its numbers."""
     text = sentence(account)
     return f"{text[0].upper()}{text[1:]}. {COST_TEXT}"

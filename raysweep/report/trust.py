@@ -38,7 +38,7 @@ def means_text(summary: Summary) -> str:
 
 
 def trust_sentences(summary: Summary) -> list[str]:
-    """Return entries of one or two sentences each, or none if per-query scores are not stored."""
+    """Return entries of one or two sentences each; empty if per-query scores are not stored."""
     sentences = []
     for split, front in summary.uncertainty.items():
         floor = front.floor
@@ -87,8 +87,9 @@ def _drop_sentence(score: str, drop: Drop) -> str:
     if drop.total_interval.is_finite:
         within = f" (90% interval: {_less_within(drop.total_interval)})"
     text = (
-        f"On average, {score} of the front's members is {_less(drop.total)} on test than on dev{within}. Selection on dev "
-        f"accounts for {_less(drop.selection)}; the remainder, {_less(drop.shift)}, is a shift between the splits or noise."
+        f"On average, {score} of the front's members is {_less(drop.total)} on test than on dev{within}. Selection on "
+        f"dev accounts for {_less(drop.selection)}; the remainder, {_less(drop.shift)}, is a shift between the splits "
+        "or noise."
     )
     reference = drop.reference
     if reference is not None and reference.is_finite:
@@ -122,4 +123,4 @@ def trust_lines(summary: Summary) -> Iterator[str]:
             remedy = ""
             if front.floor.is_better and (command := probe_command(summary)):
                 remedy = f"; to export the probe: {command}"
-            yield f"floor (probe) on {split}: {verdict}, hypervolume of the front minus the floor's in {amount}{remedy}"
+            yield f"floor (probe) on {split}: {verdict}, front hypervolume minus the floor's in {amount}{remedy}"

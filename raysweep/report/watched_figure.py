@@ -87,7 +87,7 @@ def _draw_line(
     color: str,
     **style: Any,
 ) -> None:
-    """Draw the improvements of a source at these rates, with closed markers where they are significant."""
+    """Draw a source's improvements at these rates, with filled markers where significant."""
     improvements = [100 * (value.improvement or 0.0) for value in values]
     axes.plot(rates, improvements, color=color, **style)
     markers: dict[str, Any] = {"color": color, "marker": "o", "markersize": 5}
@@ -101,8 +101,18 @@ def _draw_counts(axes: "Axes", rungs: Sequence[WatchedRung], geometry: Geometry)
     from matplotlib.ticker import MaxNLocator
 
     rates = [rung.watched.learning_rate for rung in rungs]
-    counts = [_count_verdicts(rung, geometry) for rung in rungs]
-    improved, worsened = zip(*counts, strict=True)
+    improved, worsened = [], []
+    for rung in rungs:
+        verdicts = []
+        for watched_set in rung.watched.sets:
+            if watched_set.kind == "retrieval":  # has no groups, so it counts once
+                verdicts.append(watched_set.whole_by(geometry).verdict)
+            else:
+                verdicts += [
+                    value.verdict for value in watched_set.values if value.geometry == geometry
+                ]
+        improved.append(verdicts.count("improved"))
+        worsened.append(verdicts.count("worsened"))
     axes.plot(rates, improved, color=PALETTE[2], marker="o", label="improved")
     axes.plot(rates, worsened, color=PALETTE[1], marker="s", label="worsened")
     axes.set_ylabel("sets and groups")
@@ -116,16 +126,3 @@ def _draw_counts(axes: "Axes", rungs: Sequence[WatchedRung], geometry: Geometry)
         axes.xaxis.set_major_formatter("{x:.0e}")
     axes.minorticks_off()
     axes.set_xlabel("learning rate")
-
-
-def _count_verdicts(rung: WatchedRung, geometry: Geometry) -> tuple[int, int]:
-    """Return how many groups of watched sets improve and worsen; a set without groups counts once."""
-    verdicts = []
-    for watched_set in rung.watched.sets:
-        if watched_set.kind == "retrieval":
-            verdicts.append(watched_set.whole_by(geometry).verdict)
-        else:
-            verdicts += [
-                value.verdict for value in watched_set.values if value.geometry == geometry
-            ]
-    return verdicts.count("improved"), verdicts.count("worsened")

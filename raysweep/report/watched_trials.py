@@ -1,7 +1,7 @@
-"""The effect of trials on data that they were not tuned for, and the learning rates at which nothing got worse.
+"""The effect of trials on data that they are not tuned for, and the learning rates at which nothing gets worse.
 
-The **adiabatic range** is the set of learning rates at which the target improves significantly and no watched set worsens
-significantly, by the paired bootstrap (Vasilyev et al., arXiv 2407.00923).
+The **adiabatic range** is the set of learning rates at which the target improves significantly and
+no watched set worsens significantly, by the paired bootstrap (Vasilyev et al., arXiv 2407.00923).
 """
 
 from collections.abc import Iterable, Sequence
@@ -86,9 +86,10 @@ def adiabatic_range(rungs: Sequence[WatchedRung], geometry: Geometry) -> Adiabat
 
 
 WATCHED_TEXT = (
-    "The last measured rung of each trial: the relative improvement of the target's PND by cosine, how many watched sets "
-    "improve, stay unchanged and worsen as a whole by the paired bootstrap, and the lowest improvement of a set. PND is the "
-    "share of (positive, negative) pairs whose positive is not closer. Intervals have no correction for several tests."
+    "Each trial's last measured rung: the relative improvement of the target's PND by cosine, how many watched sets "
+    "improve, stay unchanged or worsen as a whole by the paired bootstrap, and the lowest improvement of any set. PND "
+    "is the share of (positive, negative) pairs whose positive is not closer. Intervals are not corrected for multiple "
+    "tests."
 )
 
 
@@ -99,7 +100,7 @@ def sentences(rungs: Sequence[WatchedRung]) -> list[str]:
 
 
 def watched_lines(watched: Iterable[WatchedRung]) -> list[str]:
-    """Return terminal lines with the adiabatic range for each geometry; none without watched data."""
+    """Return terminal lines with each geometry's adiabatic range; empty without watched data."""
     rungs = last_rungs(watched)
     if not rungs:
         return []
@@ -123,32 +124,31 @@ def table(rungs: Sequence[WatchedRung], geometry: Geometry) -> TextTable:
         "lowest",
         "of",
     )
-    cells = [_cells(rung, geometry) for rung in rungs]
-    return TextTable(columns, tuple(cells), frozenset({"trial", "verdict", "of"}))
-
-
-def _cells(rung: WatchedRung, geometry: Geometry) -> tuple[str, ...]:
-    target = rung.watched.target
-    values = [(found.name, found.whole_by(geometry)) for found in rung.watched.sets]
-    verdicts = [value.verdict for _, value in values]
-    known = {name: value for name, value in values if value.shown_improvement != ABSENT}
-    lowest = min(known, key=lambda name: known[name].improvement or 0.0, default=None)
-    of_target = (ABSENT, ABSENT)
-    if target is not None:
-        value = target.whole_by(geometry)
-        of_target = value.shown_improvement, value.verdict or "not tested"
-    return (
-        f"{rung.trial}:{rung.step}",
-        f"{rung.watched.learning_rate:.3g}",
-        *of_target,
-        *(str(verdicts.count(verdict)) for verdict in [*VERDICTS, None]),
-        ABSENT if lowest is None else known[lowest].shown_improvement,
-        lowest or ABSENT,
-    )
+    rows = []
+    for rung in rungs:
+        target = rung.watched.target
+        target_cells = (ABSENT, ABSENT)
+        if target is not None:
+            value = target.whole_by(geometry)
+            target_cells = value.shown_improvement, value.verdict or "not tested"
+        values = [(found.name, found.whole_by(geometry)) for found in rung.watched.sets]
+        verdicts = [value.verdict for _, value in values]
+        known = {name: value for name, value in values if value.shown_improvement != ABSENT}
+        lowest = min(known, key=lambda name: known[name].improvement or 0.0, default=None)
+        row = (
+            f"{rung.trial}:{rung.step}",
+            f"{rung.watched.learning_rate:.3g}",
+            *target_cells,
+            *(str(verdicts.count(verdict)) for verdict in [*VERDICTS, None]),
+            ABSENT if lowest is None else known[lowest].shown_improvement,
+            lowest or ABSENT,
+        )
+        rows.append(row)
+    return TextTable(columns, tuple(rows), frozenset({"trial", "verdict", "of"}))
 
 
 def tensor_table(rungs: Sequence[WatchedRung]) -> TextTable:
-    """Return a row for each trial and each of the tensors that changed most in it."""
+    """Return a row for each of the tensors that changed most in each trial."""
     rows = []
     for rung in rungs:
         for tensor in rung.watched.tensors:
@@ -170,30 +170,30 @@ def tensor_table(rungs: Sequence[WatchedRung]) -> TextTable:
 def as_json(rungs: Sequence[WatchedRung]) -> dict[str, Any]:
     """Return all changes x100 for ``watch.json``."""
     ranges = {geometry: adiabatic_range(rungs, geometry) for geometry in GEOMETRIES}
+    trials = []
+    for rung in rungs:
+        watched = rung.watched
+        values = {
+            "trial": rung.trial,
+            "step": rung.step,
+            "learning_rate": watched.learning_rate,
+            "target": None if watched.target is None else watched.target.as_json(),
+            "watched": [found.as_json() for found in watched.sets],
+            "tensors": [asdict(tensor) for tensor in watched.tensors],
+        }
+        trials.append(values)
     return {
         "adiabatic_range": {
             geometry: {"learning_rates": found.rates, "tried": found.tried, "reason": found.reason}
             for geometry, found in ranges.items()
             if found is not None
         },
-        "trials": [_rung_as_json(rung) for rung in rungs],
-    }
-
-
-def _rung_as_json(rung: WatchedRung) -> dict[str, Any]:
-    watched = rung.watched
-    return {
-        "trial": rung.trial,
-        "step": rung.step,
-        "learning_rate": watched.learning_rate,
-        "target": None if watched.target is None else watched.target.as_json(),
-        "watched": [found.as_json() for found in watched.sets],
-        "tensors": [asdict(tensor) for tensor in watched.tensors],
+        "trials": trials,
     }
 
 
 def rows(rungs: Iterable[WatchedRung]) -> list[dict[str, Any]]:
-    """Return a row per rung, set and measure for ``watched.parquet``, x100."""
+    """Return the rows of ``watched.parquet``: one per rung, set and measure; scores x100."""
     all_rows: list[dict[str, Any]] = []
     for rung in rungs:
         target = rung.watched.target

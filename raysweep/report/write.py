@@ -44,14 +44,15 @@ class Report:
 
 
 def write(place: Path | Folder, to: Path | None = None) -> Report:
-    """Write a run's report, replacing an earlier one, to the folder ``report`` in the run or to the folder ``to``.
+    """Write a run's report to its ``report`` folder or the folder ``to``, replacing an earlier one.
 
-    All scores in its files are x100. The first file is replaced only after all files are complete, so a failed report
-    leaves the earlier one unchanged. Damaged scores and readings are left out and listed in a note in the report.
+    All scores in its files are x100. The first file is replaced only after all files are complete,
+    so a failed report leaves the earlier one unchanged. Damaged scores and readings are left out
+    and listed in a note in the report.
 
     Raises:
-        InputError: If ``place`` does not contain a run, if its settings changed since the sweep started, or if it is
-            not writable.
+        InputError: If ``place`` does not contain a run, if its settings have changed since the
+            sweep started, or if it is not writable.
     """
     run = as_folder(place)
     report = run.within("report") if to is None else LocalFolder(to)
@@ -165,7 +166,7 @@ def _contents(summary: Summary, origin: Origin, readings: Readings | None) -> di
 
 
 def _watched_contents(rungs: Sequence[WatchedRung], figure_png: bytes | None) -> dict[str, bytes]:
-    """Return the files on watched data, or none if the run has no watched data."""
+    """Return the files on watched data; empty if the run has no watched data."""
     if figure_png is None:
         return {}
     last = json.dumps(watched_trials.as_json(last_rungs(rungs)), indent=1)
@@ -177,7 +178,7 @@ def _watched_contents(rungs: Sequence[WatchedRung], figure_png: bytes | None) ->
 
 
 def _measure_files(measures: Sequence[Measure]) -> dict[str, bytes]:
-    """Return the files with the run's measures; runs without measures have none."""
+    """Return the files with the run's measures; empty if the run has no measures."""
     if not measures:
         return {}
     rows = [dataclasses.asdict(measure) for measure in measures]

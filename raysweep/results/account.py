@@ -60,36 +60,24 @@ class Account:
 
 
 def build_account(results: Results) -> Account:
-    """Return a run's costs. Trials count as savings only if the sweep stopped them early, not if a user did."""
-    num_rungs_by_trial = _rungs_done(results)
+    """Return a run's costs. Only trials stopped early by the sweep, not by a user, count as savings."""
+    num_rungs_by_trial = {trial.trial: 0 for trial in results.trials}
+    for rung in results.rungs:
+        num_rungs_by_trial[rung.trial] = max(rung.step, num_rungs_by_trial[rung.trial])
     entries = {kind: Entry(kind) for kind in KINDS}
     total = Entry("all")
     for trial in results.trials:
         kind = trial.status if trial.replicate_of is None else REPLICATES
         num_rungs = num_rungs_by_trial[trial.trial]
-        saved_seconds = 0.0
-        if kind == TrialStatus.STOPPED and not trial.stop_was_requested:
-            saved_seconds = _saved_seconds(trial, num_rungs)
+        num_left = trial.num_rungs - num_rungs
+        saved_seconds = 0.0  # estimated from the mean time of the trial's rungs
+        has_stopped_early = kind == TrialStatus.STOPPED and not trial.stop_was_requested
+        if has_stopped_early and num_rungs and num_left > 0:
+            saved_seconds = trial.seconds / num_rungs * num_left
         for entry in (entries[kind], total):
             entry.add(trial, num_rungs, saved_seconds)
     nonempty = [entry for entry in entries.values() if entry.num_trials]
     return Account(tuple(nonempty), total)
-
-
-def _rungs_done(results: Results) -> dict[int, int]:
-    """Return how many rungs each trial has finished."""
-    num_rungs = {trial.trial: 0 for trial in results.trials}
-    for rung in results.rungs:
-        num_rungs[rung.trial] = max(rung.step, num_rungs[rung.trial])
-    return num_rungs
-
-
-def _saved_seconds(trial: Trial, num_rungs: int) -> float:
-    """Estimate how much longer a stopped trial would have run, from the mean time of its ``num_rungs`` rungs."""
-    num_left = trial.num_rungs - num_rungs
-    if num_rungs == 0 or num_left <= 0:
-        return 0.0
-    return trial.seconds / num_rungs * num_left
 
 
 def sentence(account: Account, max_replicates: int | None = None) -> str:

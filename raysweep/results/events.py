@@ -1,6 +1,6 @@
 """Events in a run's ledger. Each is a dataclass with methods to write and read it.
 
-``ledger.jsonl`` in the run folder contains one JSON object per line and is the source of truth. The key ``event`` holds
+``ledger.jsonl`` in the run folder contains one JSON object per line and is the source of truth. The ``event`` key holds
 the kind of event; the other keys are the fields of the kind's class:
 
 ``run``     :class:`SessionStarted`

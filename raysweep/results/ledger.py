@@ -49,7 +49,7 @@ class Ledger:
     unfinished: bytes = b""  # a last line truncated by a crash; the next append sets it aside
     failure: str | None = None  # why an event could not be written; no more are written after it
     _log: LineLog | None = field(default=None, repr=False)
-    # The numbers of bytes and of events in complete lines. They are one value, so that Ctrl-C cannot separate them.
+    # The byte and event counts of complete lines. They are one value, so that Ctrl-C cannot separate them.
     _end: tuple[int, int] = field(default=(0, 0), repr=False)
 
     def __post_init__(self) -> None:
@@ -221,7 +221,13 @@ def _parse(content: bytes, path: Path | str, first_number: int = 1) -> Iterator[
             ) from None
         try:
             event = read_event(values)
-            _check_number(values.get("number"), number)
+            own_number = values.get("number")
+            if own_number is None:
+                raise ValueError("number is missing")
+            if own_number != number:
+                raise ValueError(
+                    f"number is {own_number!r}, expected {number}; lines were removed or moved"
+                )
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
         except ValueError as error:
@@ -229,14 +235,6 @@ def _parse(content: bytes, path: Path | str, first_number: int = 1) -> Iterator[
                 f"{path}: line {number}: {error}; was the ledger edited by hand?"
             ) from None
         yield event
-
-
-def _check_number(number: Any, expected: int) -> None:
-    """Raise ``ValueError`` if a line's number does not follow from the lines before it."""
-    if number is None:
-        raise ValueError("number is missing")
-    if number != expected:
-        raise ValueError(f"number is {number!r}, expected {expected}; lines were removed or moved")
 
 
 def _check_lease(run: Folder, num_events: int, noted: dict[str, Any] | None) -> None:

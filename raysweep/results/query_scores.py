@@ -392,7 +392,7 @@ def load_readable_scores(
 def _load_split(
     run: Folder, split: ScoredSplit, results: Results, trial_points: Container[PointName]
 ) -> QueryScores | None:
-    """Return the scores on a split, or None if none are stored. From trials, only ``trial_points`` are read."""
+    """Return the scores on a split, or None if none are stored. For trials, only ``trial_points`` are read."""
     points = _scored_points(results, split, trial_points)
     num_queries = results.info.num_queries.get(split, 0)
     goals = results.info.goals
@@ -420,7 +420,10 @@ def _load_split(
 def _read_packed(
     content: bytes, points: Mapping[PointName, Point], num_queries: int, place: str
 ) -> PackedScores:
-    """Return a file's scores for points in the ledger; there may be none. Raise ``DamagedError`` if it is damaged."""
+    """Return a file's scores for points in the ledger; there may be none. Raise ``DamagedError`` if it is damaged.
+
+    A file also counts as damaged if its points' mean scores differ from those in the ledger.
+    """
     try:
         packed = PackedScores.read(content).select(points)
     except ValueError as error:
@@ -429,7 +432,13 @@ def _read_packed(
         raise _damaged(
             place, f"the number of queries is {packed.num_queries}; allowed: {num_queries}"
         )
-    _check_means(packed, points, place)
+    for score, array in packed.named.items():
+        means = array.unpack().mean(axis=1)
+        for name, mean in zip(packed.names, means.tolist(), strict=True):
+            point = points[name]
+            in_ledger = point.get(score)
+            if in_ledger is not None and not abs(mean - in_ledger) <= _MAX_DIFFERENCE:
+                raise _damaged(place, f"the scores of {point.name} differ from those in the ledger")
     return packed
 
 
@@ -472,17 +481,6 @@ def _contents(run: Folder, folder: str) -> dict[str, bytes]:
         except OSError as error:
             raise DamagedError(f"{error.filename}: cannot be read: {error.strerror}") from None
     raise AssertionError("the last try returns or raises")
-
-
-def _check_means(packed: PackedScores, points: Mapping[PointName, Point], place: str) -> None:
-    """Raise ``DamagedError`` if a point's mean scores differ from those in the ledger."""
-    for score, array in packed.named.items():
-        means = array.unpack().mean(axis=1)
-        for name, mean in zip(packed.names, means.tolist(), strict=True):
-            point = points[name]
-            in_ledger = point.get(score)
-            if in_ledger is not None and not abs(mean - in_ledger) <= _MAX_DIFFERENCE:
-                raise _damaged(place, f"the scores of {point.name} differ from those in the ledger")
 
 
 def _damaged(place: str, why: str) -> DamagedError:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from raysweep.errors import InputError
-from raysweep.metrics.scores import Goals
 from raysweep.results.events import (
     CheckpointsRemoved,
     Event,
@@ -273,7 +272,11 @@ class _Tables:
     def _add_points(self, event: RungFinished | PointsScored) -> None:
         labeled = event.labeled or ()
         if self.info is not None:
-            _check_goals((*event.points, *labeled), self.info.goals)
+            goals = self.info.goals
+            for point in (*event.points, *labeled):
+                missing = [goal for goal in goals if goal not in point.scores]
+                if point.trial is not None and missing:
+                    raise ValueError(f"{missing[0]} of {point.name} is missing")
         self.points += event.points
         self.labeled += labeled
         self.tasks += event.tasks or ()
@@ -347,11 +350,3 @@ class _Tables:
     def all_means(self) -> tuple[Mean, ...]:
         """Return the means for all trials with replicates, in order of trial number."""
         return tuple(mean for _, means in sorted(self.means.items()) for mean in means)
-
-
-def _check_goals(points: Iterable[Point], goals: Goals) -> None:
-    """Raise ``ValueError`` if any point of a trial lacks P or S."""
-    for point in points:
-        missing = [goal for goal in goals if goal not in point.scores]
-        if point.trial is not None and missing:
-            raise ValueError(f"{missing[0]} of {point.name} is missing")

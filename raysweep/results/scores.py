@@ -32,7 +32,7 @@ def flatten(scores: Scores, deviation: str = "std") -> dict[str, float]:
 def nest(
     values: Mapping[str, Any], fields: Collection[str], deviation: str = "std"
 ) -> dict[str, Any]:
-    """Return flat values with all keys except ``fields`` moved to a mapping ``scores``, undoing :func:`flatten`.
+    """Return flat values with all keys except ``fields`` moved to a ``scores`` mapping, undoing :func:`flatten`.
 
     Scores without a mean are left out. The values are not checked.
     """

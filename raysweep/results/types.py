@@ -116,9 +116,9 @@ class RungProgress:
 class Point:
     """An operating point: an encoder for retrieval and its scores on one split.
 
-    ``kind`` is one of :mod:`raysweep.evaluation.operating_points` (``plain`` is the tuned encoder as it is; ``labeled``
-    points use the labels in the pool and are stored separately, as are ``mask`` points, those of single data sets of a
-    sequence), ``reference`` (R itself), ``oracle`` (the limit that no encoder can exceed) or one of ``BASELINES``.
+    ``kind`` is one of :mod:`raysweep.evaluation.operating_points`, ``reference`` (R itself), ``oracle`` (the limit that
+    no encoder can exceed) or one of ``BASELINES``. ``plain`` is the tuned encoder as it is. ``labeled`` points, which
+    use the labels in the pool, and ``mask`` points, those of single data sets of a sequence, are stored separately.
     ``value`` is the kind's parameter, or None. ``trial`` and ``step`` are None for points that do not come from a
     trial. ``width`` is the embeddings' dimension, or None for the oracle. ``scores`` are keyed by the names in
     :data:`raysweep.metrics.scores.SCORES`; the oracle and published scores have no accuracy. Standard deviations are 0
@@ -245,7 +245,7 @@ class Rung:
 class Calibration:
     """Calibration of a rung's head on one split, before and after temperature scaling.
 
-    The head's logits are divided by ``temperature``, which is fitted on dev; it is 1 if the sweep does not use it.
+    The head's logits are divided by ``temperature``, which is fitted on dev; it is 1 if the sweep does not fit one.
     Cross-entropies are in nats per sentence, and errors are expected calibration errors in [0, 1]. ``trial`` and
     ``step`` identify the rung.
     """
@@ -286,8 +286,8 @@ class Measure:
     """A measure of a rung's tuned encoder on one split, in addition to its operating points' scores.
 
     ``name`` is one of :data:`raysweep.metrics.pairs.MEASURES`. ``trial`` and ``step`` are None for the reference
-    encoder. If they were computed, ``low`` and ``high`` bound the measure's interval, and ``curve`` holds the heights
-    of its curve at equal steps.
+    encoder. If computed, ``low`` and ``high`` bound the measure's interval, and ``curve`` holds the heights of its
+    curve at equal steps.
     """
 
     trial: int | None
@@ -483,7 +483,7 @@ class Results:
 
 @dataclass(frozen=True)
 class Node:
-    """The node that a trial ran on: its type, as named in the cluster file, and its total numbers of CPUs and GPUs."""
+    """The node that a trial ran on: its type, as named in the cluster file, and its total CPUs and GPUs."""
 
     type: str = LOCAL
     cpus: float = 0.0

@@ -3,7 +3,7 @@
 import dataclasses
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from raysweep.metrics.pairs import MEASURES
@@ -114,13 +114,13 @@ def varied_parameters(trials: Iterable[Trial], searched: Sequence[str] = ()) -> 
     """
     configs = [trial.config for trial in trials]
     names = list(dict.fromkeys(name for config in configs for name in config))
-    varied = [name for name in names if name in searched or _varies(name, configs)]
+    varied = []
+    for name in names:
+        first, *later = (config.get(name) for config in configs)
+        is_varied = any(value != first for value in later)
+        if is_varied or name in searched:
+            varied.append(name)
     chosen = varied or names
     main = [name for name in MAIN_PARAMETERS if name in chosen]
     others = [name for name in varied if name not in MAIN_PARAMETERS]
     return (*main, *others)
-
-
-def _varies(name: str, configs: Sequence[Mapping[str, Any]]) -> bool:
-    first, *others = (config.get(name) for config in configs)
-    return any(value != first for value in others)

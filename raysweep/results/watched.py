@@ -1,4 +1,4 @@
-"""Measures of watched data before and after tuning, in the form in which the ledger stores them."""
+"""Measures on watched data before and after tuning, in the form that the ledger stores."""
 
 import dataclasses
 import statistics
@@ -76,7 +76,7 @@ class Watched:
 
     @property
     def score(self) -> float:
-        """Return the score ``watched``: the mean over the watched sets of 1 - PND, using cosines."""
+        """Return the ``watched`` score: the mean over the watched sets of 1 - PND, using cosines."""
         return watched_score(watched_set.whole_by("cosine").value for watched_set in self.sets)
 
     def to_json(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Spaces with conditional parameters, which exist only for certain values of other parameters.
 
-An Optuna study does not declare its space: the objective suggests one parameter after another. The parameters that its
-trials suggested reveal the study's parameters and, in most cases, their conditions (:func:`infer_space`).
+An Optuna study does not declare its space: the objective suggests one parameter after another. The study's trials
+reveal its parameters and, in most cases, the parameters' conditions (:func:`infer_space`).
 """
 
 from collections import Counter
@@ -115,7 +115,7 @@ class ConditionalSpace:
         )
 
     def draw(self, random: np.random.Generator, fixed: Mapping[str, Any]) -> Params:
-        """Return a random configuration with the values in ``fixed``, ignoring those for parameters that it lacks."""
+        """Return a random configuration with the values in ``fixed``, ignoring values for parameters that it lacks."""
         return self._build(fixed, lambda parameter: parameter.axis.draw(random))
 
     def draw_near(
@@ -222,7 +222,7 @@ def infer_space(trials: Sequence[SuggestedParams]) -> ConditionalSpace:
     """Infer the space from the trials of a study.
 
     A parameter that some trials lack is assumed to depend on one other parameter that separates the trials with it from
-    those without it: either by certain choices, or by a number that is above or below a limit. If no parameter
+    those without it: either by certain choices, or by a limit that a number is above or below. If no parameter
     separates them, only the trials since the parameter first appeared are considered, because the objective may have
     been extended. Parameters that remain unexplained are left out.
     """
@@ -284,23 +284,13 @@ def _find_condition(parent: str, name: str, trials: Sequence[SuggestedParams]) -
         return None
     distribution = with_parent[0].distributions[parent]
     if isinstance(distribution, CategoricalDistribution):
-        return _separate_choices(parent, distribution, having, lacking)
+        indices = set(map(distribution.to_internal_repr, having))  # choices may be unhashable
+        indices_lacking = set(map(distribution.to_internal_repr, lacking))
+        if not indices.isdisjoint(indices_lacking):
+            return None
+        choices = tuple(distribution.choices[int(index)] for index in sorted(indices))
+        return OneOf(parent, choices)
     return _separate_numbers(parent, having, lacking)
-
-
-def _separate_choices(
-    parent: str,
-    distribution: CategoricalDistribution,
-    having: Sequence[Any],
-    lacking: Sequence[Any],
-) -> OneOf | None:
-    """Return the condition that the parent has one of the choices ``having``, or None if any is also in ``lacking``."""
-    indices = set(map(distribution.to_internal_repr, having))  # choices may be unhashable
-    indices_lacking = set(map(distribution.to_internal_repr, lacking))
-    if not indices.isdisjoint(indices_lacking):
-        return None
-    choices = tuple(distribution.choices[int(index)] for index in sorted(indices))
-    return OneOf(parent, choices)
 
 
 def _separate_numbers(
@@ -321,7 +311,7 @@ def _separate_numbers(
 
 
 def _covers(one: BaseDistribution, other: BaseDistribution) -> bool:
-    """Return whether a distribution contains all values of another distribution of its kind."""
+    """Return whether a distribution contains all values of another distribution of the same kind."""
     if one == other or isinstance(one, CategoricalDistribution):
         return True
     assert isinstance(one, FloatDistribution | IntDistribution)

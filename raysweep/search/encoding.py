@@ -55,7 +55,7 @@ class Numbers:
     def __init__(self, distribution: FloatDistribution | IntDistribution) -> None:
         self._low, self._high = distribution.low, distribution.high
         self._is_integer = isinstance(distribution, IntDistribution)
-        # Each discrete value represents the interval within half a step, so the ends are as likely as others.
+        # Each discrete value represents the interval within half a step of it, so the ends are as likely as others.
         log_step = 1 if self._is_integer else None
         self._step = log_step if distribution.log else distribution.step
         self._scale = Scale(self._low, self._high, distribution.log)
@@ -69,7 +69,7 @@ class Numbers:
         return self._scale(number if has_position else self._clip(number))
 
     def clip(self, value: Any) -> Any:
-        """Return the value, or the end of the range that is next to it."""
+        """Return the value, or the nearest end of the range if it is outside."""
         return self._clip(value)
 
     def draw(self, random: np.random.Generator) -> float:

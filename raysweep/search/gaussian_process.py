@@ -139,7 +139,7 @@ class KernelParams:
 def kernel(
     singles: Iterable[Float64Array], shape: tuple[int, ...], params: KernelParams
 ) -> Float64Array:
-    """Return k(x, x') given each axis's kernel m; these all have the given shape and are overwritten.
+    """Return k(x, x') from the axes' kernels m, which all have the given shape and are overwritten.
 
     Axes are processed one by one, because a single array fits in the processor's cache and new memory is expensive.
     """
@@ -242,7 +242,7 @@ class TrainingSet:
 
     @cached_property
     def noise_pattern(self) -> Float64Array:
-        """The noise shared by two rows, in halves of its variance, (rows, rows): 2 for one row, 1 within a trial."""
+        """The noise that two rows share, (rows, rows), in halves of its variance: 2 for one row, 1 within a trial."""
         same_trial = np.equal.outer(self.trial_index, self.trial_index)
         return same_trial + np.eye(len(self.trial_index))
 
@@ -356,7 +356,12 @@ class Posterior:
         prior_covariance = kernel_from_pending * self._final_factor + offset_variance
         of_pending = cross_covariance[:, :num_pending]
         covariance = prior_covariance - of_pending.T @ solved
-        explained_by_pending = self._explained_by_pending(covariance)
+        # Noisy observations of the pending trials would remove part of the variance.
+        noise = self.params.noise_variance * np.eye(num_pending)
+        observed = covariance[:, :num_pending] + noise
+        cholesky = np.asarray(np.linalg.cholesky(observed), dtype=np.float64)
+        whitened = inverse_of_lower(cholesky) @ covariance
+        explained_by_pending = np.sum(whitened**2, axis=0)
         return mean, variance - explained_by_pending
 
     @cached_property
@@ -434,19 +439,6 @@ class Posterior:
         covariance += growth * self._final_growth
         return covariance
 
-    def _explained_by_pending(self, covariance: Float64Array) -> Float64Array:
-        """Return the variance (pending trials + candidates,) that noisy observations of pending trials would remove.
-
-        ``covariance`` (pending trials, pending trials + candidates) is the posterior covariance.
-        """
-        num_pending = len(covariance)
-        noise = self.params.noise_variance * np.eye(num_pending)
-        observed = covariance[:, :num_pending] + noise
-        cholesky = np.asarray(np.linalg.cholesky(observed), dtype=np.float64)
-        whitened = inverse_of_lower(cholesky) @ covariance
-        explained: Float64Array = np.sum(whitened**2, axis=0)
-        return explained
-
 
 def predict(posteriors: Sequence[Posterior], queries: Queries) -> tuple[Float64Array, Float64Array]:
     """Return the mean and standard deviation (pending trials + candidates, outputs) of a mixture of posteriors.
@@ -493,7 +485,7 @@ class KernelFitter:
         *,
         is_due: bool,
     ) -> list[Posterior]:
-        """Return the posteriors of a new fit if it ``is_due``, or the one under the best parameters of the last fit."""
+        """Return the posteriors of a new fit if it ``is_due``, or else the one under the last fit's best parameters."""
         if is_due or not self._last_params:
             return self.fit(training, values, random)
         return [Posterior(self._last_params[0], training, values)]

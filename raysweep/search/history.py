@@ -57,11 +57,11 @@ class TrialResults:
 
     @cached_property
     def ends(self) -> tuple[int, ...]:
-        """The first and last step: only one entry if they are equal, none without steps."""
+        """The first and last step: one entry if they are equal, empty without steps."""
         return tuple(sorted({min(self.by_step), max(self.by_step)})) if self.by_step else ()
 
     def first_and_latest(self, last_of_all: int) -> dict[int, float]:
-        """Return the values at the first and latest step; without steps, a final value belongs to ``last_of_all``."""
+        """Return the values at the first and latest step; without steps, any final value counts at ``last_of_all``."""
         if not self.by_step:
             return {} if self.final is None else {last_of_all: self.final}
         values = {step: self.by_step[step] for step in self.ends}
@@ -82,7 +82,7 @@ class Row:
 class JointFront:
     """The non-dominated points (P, S) of all trials.
 
-    The front is computed lazily. Points that leave it may uncover others, so the points of all trials are kept. An
+    The front is computed lazily. Points that leave it may uncover others, so all trials' points are kept. An
     update examines only the points that a leaving point dominated, and sorts only those that the rest of the front does
     not dominate.
     """
@@ -209,7 +209,13 @@ class History:
             elif trial.state.is_finished():
                 self._finish(trial, sign)
             elif trial.state == TrialState.RUNNING and number != current and trial.params:
-                self._read_running(trial, sign)
+                results = self._read_results(trial, sign)
+                self.running.add(results.code)
+                if results.by_step:
+                    self.results[number] = results
+                    self._put_on_front(number, results)
+                else:
+                    self.pending[number] = results.code
         self.num_with_values = sum(not results.has_failed for results in self.results.values())
         for number in (
             self._on_front.keys() - self.results.keys()
@@ -217,17 +223,6 @@ class History:
             del self._on_front[number]
             self._finished.pop(number, None)
             self.joint_front.put(number, np.empty((0, 2)))
-
-    def _read_running(self, trial: FrozenTrial, sign: int) -> None:
-        """Record the current results of a running trial."""
-        number = trial.number
-        results = self._read_results(trial, sign)
-        self.running.add(results.code)
-        if results.by_step:
-            self.results[number] = results
-            self._put_on_front(number, results)
-        else:
-            self.pending[number] = results.code
 
     def _finish(self, trial: FrozenTrial, sign: int) -> None:
         """Record a finished trial permanently, or leave it out if it did not suggest all parameters."""
@@ -306,7 +301,15 @@ class History:
         first, last = min(steps), max(steps)
         numbers = sorted(self._choose_trials(random))
         chosen = [self.results[number] for number in numbers]
-        rows = _make_rows(chosen, first, last)
+        rows = []
+        for index, results in enumerate(chosen):
+            values = results.first_and_latest(last)
+            if not values:  # a failed trial
+                rows.append(Row(index, first, None, None))
+            for step, value in values.items():
+                front = results.fronts.get(step)
+                row = Row(index, step, value, front)
+                rows.append(row)
         offset = max(
             0, 1 - first
         )  # steps counted from 0 are shifted to start at 1, since 0 cannot be doubled
@@ -336,20 +339,6 @@ class History:
         num_sampled = count - len(chosen)
         chosen.update(shuffled[:num_sampled])
         return chosen
-
-
-def _make_rows(trials: Sequence[TrialResults], first: int, last: int) -> list[Row]:
-    """Return these trials' rows, given the ``first`` and ``last`` step of any trial; a failed trial has one row."""
-    rows = []
-    for index, results in enumerate(trials):
-        values = results.first_and_latest(last)
-        if not values:
-            rows.append(Row(index, first, None, None))
-        for step, value in values.items():
-            front = results.fronts.get(step)
-            row = Row(index, step, value, front)
-            rows.append(row)
-    return rows
 
 
 def _add_points(results: TrialResults, fronts: Mapping[Any, Any]) -> TrialResults:

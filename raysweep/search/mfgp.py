@@ -314,7 +314,7 @@ class _Search:
         return int(chosen)
 
     def _draw_near_best(self, fixed: FixedParams, random: np.random.Generator) -> list[Candidate]:
-        """Return copies of good trials with the values in ``fixed`` and some others changed, or none during startup."""
+        """Return copies of good trials with the values in ``fixed`` and some changed values; empty during startup."""
         if not self._uses_model:
             return []
         smallest, largest = map(math.log, STEP_SIZES)

@@ -1,7 +1,7 @@
 """Seeded proposals of configurations in a conditional space, through Optuna's ask-and-tell interface.
 
-A study receives a paused trial as pruned at its rung, never as complete. If the trial later resumes and is reported
-again, the sampler sees only the latest report.
+A paused trial is reported to a study as pruned at its rung, never as complete. If the trial later resumes and is
+reported again, the sampler sees only the latest report.
 """
 
 import copy
@@ -246,14 +246,14 @@ class ScalarizedStudy:
         return self.scalarization.values(known.last_front)[0] if known.fronts else -math.inf
 
     def _attributes(self, known: KnownTrial) -> dict[str, Any]:
-        """Return the user attributes that train a sampler to maximize the joint front's hypervolume."""
+        """Return the user attributes that let a sampler maximize the joint front's hypervolume."""
         return {FRONTS: dict(known.fronts)} if self.scalarization.aim == "front" else {}
 
     def _final_values(self, known: KnownTrial, state: TrialState) -> list[float] | None:
         return self.scalarization.values(known.last_front) if state == TrialState.COMPLETE else None
 
     def _intermediate_values(self, known: KnownTrial) -> dict[int, float]:
-        """Return values keyed by examples seen, or none for several objectives, where Optuna does not support them."""
+        """Return values keyed by examples seen; empty for several objectives, where Optuna does not support them."""
         if self.scalarization.aim == "both":
             return {}
         return {seen: self.scalarization.values(front)[0] for seen, front in known.fronts.items()}
@@ -305,7 +305,7 @@ class Proposer:
         return self._known[number]
 
     def try_first(self, number: int) -> None:
-        """Propose the adopted trial ``number``'s configuration before all others."""
+        """Propose the configuration of the adopted trial ``number`` before all others."""
         params = self._known[number].params
         self._remove_from_queue(params)
         self._queue.appendleft(params)
@@ -356,7 +356,7 @@ class Proposer:
     def adopt(self, number: int, values: Mapping[str, Any], widened: Collection[str] = ()) -> None:
         """Add a trial that was proposed elsewhere, so that its configuration is not proposed again.
 
-        Its values of the ``widened`` parameters may be outside their ranges.
+        Its values for the ``widened`` parameters may be outside the parameters' ranges.
 
         Raises:
             ValueError: If the values are not in the space.
@@ -480,7 +480,7 @@ def find_sampler(path: str) -> type[optuna.samplers.BaseSampler]:
 def try_out(name: str, space: Space, aim: Aim) -> None:
     """Raise InputError unless ``name`` is a sampler that can search this space for this aim.
 
-    The check asks it for a few trials and reports made-up scores for them.
+    The check asks the sampler for a few trials and reports made-up scores for them.
     """
     if name in SAMPLERS:
         return

@@ -1,8 +1,8 @@
 """Replicates: configurations near the front are rerun with other seeds and judged by the means over their runs.
 
 A configuration is identified by the number of its original, the trial of the search that introduced it. Its replicates
-have their own numbers. Points with the same name and examples seen are averaged over the runs that reached them and did
-not fail.
+have their own numbers. Points with the same name and number of examples seen are averaged over the runs that reached
+them and did not fail.
 """
 
 from collections import defaultdict
@@ -55,7 +55,7 @@ class _MeanPoints:
 
     points: Float64Array  # (points, 2)
     owners: NDArray[np.int64]  # (points,), the original of each point
-    num_runs: NDArray[np.int64]  # (points, 1), number of the configuration's runs that count
+    num_runs: NDArray[np.int64]  # (points, 1), how many of the configuration's runs count
 
     def shifted(self, deviation: Float64Array) -> Float64Array:
         """Return the points (points, 2) raised by their standard errors, given the ``deviation`` (2,) of one run."""
@@ -159,8 +159,8 @@ class Replicates:
     def _distinct_fronts(self) -> dict[int, Front]:
         """Return the fronts of the means for distinct configurations, keyed by original.
 
-        Equal configurations have equal seeds, so one of them represents them all: the one with the most runs; ties go
-        to the one with the most examples seen, then to the first.
+        Equal configurations have equal seeds, so one represents them all: the one with the most runs. Ties go to the
+        one with the most examples seen, then to the first.
         """
         equal: dict[Hashable, list[int]] = defaultdict(list)
         for original in self._runs:
@@ -171,7 +171,7 @@ class Replicates:
         return {original: self._front(original) for original in chosen}
 
     def _progress(self, original: int) -> tuple[int, int]:
-        """Return a configuration's number of runs, and the most examples that its original has seen."""
+        """Return a configuration's number of runs, and the number of examples that its original has seen."""
         runs = self._runs[original]
         return len(runs), max(runs[original].points)
 

@@ -197,7 +197,7 @@ class Scheduler:
         self.requested.add(RequestedConfig(name, preset))
 
     def amend(self, number: int, values: Mapping[str, Any]) -> None:
-        """Run a trial that was just proposed with other values, if a recording does not contain the proposed ones."""
+        """Give a just-proposed trial other values, if a recording does not contain the proposed ones."""
         self.proposer.amend(number, values)
         self._begin(number, values)
 
@@ -254,7 +254,12 @@ class Scheduler:
             InputError: If a score is not finite. The scheduler's state is then unchanged, and the trial can only
                 be ended as failed.
         """
-        _check_finite(number, examples_seen, points)
+        for polarity, similarity in points:
+            if not (math.isfinite(polarity) and math.isfinite(similarity)):
+                raise InputError(
+                    f"trial {number}, after {examples_seen:,} examples: a point scores P {polarity} and S {similarity}; "
+                    "allowed: finite numbers"
+                )
         trial = self.trials[number]
         trial.front = front_of([*trial.front, *points])
         point_names = names or range(len(points))
@@ -291,22 +296,20 @@ class Scheduler:
         trial = self.trials[number]
         status = TrialStatus(status)
         self.replicates.end(number, status == TrialStatus.FAILED)
-        if trial.replicate_of is not None:
-            self._end_replicate(trial, trial.replicate_of, status)
+        original = trial.replicate_of
+        if original is not None:
+            trial.status = status
+            if status == TrialStatus.FAILED:
+                return
+            self._report_means(original)
+            if self._is_at_rest(original):
+                self.proposer.tell(original, self.trials[original].status)
             return
         if trial.status == TrialStatus.RUNNING:
             self.proposer.tell(number, status)
             self._rest(number, status)
         trial.status = status
         self.early_stopper.end(number)
-
-    def _end_replicate(self, trial: TrialState, original: int, status: TrialStatus) -> None:
-        trial.status = status
-        if status == TrialStatus.FAILED:
-            return
-        self._report_means(original)
-        if self._is_at_rest(original):
-            self.proposer.tell(original, self.trials[original].status)
 
     def _report_means(self, original: int) -> None:
         """Replace the sampler's data on a configuration with the fronts of the means over its runs."""
@@ -326,15 +329,6 @@ class Scheduler:
         if has_grown:
             self._area_at_growth = area
             self._num_rests_at_growth = self._num_rests
-
-
-def _check_finite(number: int, examples_seen: int, points: Sequence[Pair]) -> None:
-    for polarity, similarity in points:
-        if not (math.isfinite(polarity) and math.isfinite(similarity)):
-            raise InputError(
-                f"trial {number}, after {examples_seen:,} examples: a point scores P {polarity} and S {similarity}; "
-                "allowed: finite numbers"
-            )
 
 
 def make_scheduler(

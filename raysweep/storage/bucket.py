@@ -434,13 +434,10 @@ def describe_error(error: Exception) -> str:
         "certificate",
     ):
         if words.lower() in text.lower():
-            return f"{words.lower()}{_server(text)}"
+            # The client does not always report the server.
+            server = re.search(r"https?://(?:[^/\s@]*@)?([^/\s@\")]+)", text)
+            server_text = f" ({server.group(1)})" if server else ""
+            return f"{words.lower()}{server_text}"
     if "credential" in text.lower():
         return "credentials are missing in the environment"
     return "the store is unreachable"
-
-
-def _server(text: str) -> str:
-    """Return the server of a failed request in parentheses, or "" if the client does not report the server."""
-    match = re.search(r"https?://(?:[^/\s@]*@)?([^/\s@\")]+)", text)
-    return f" ({match.group(1)})" if match else ""

@@ -176,7 +176,12 @@ def _hidden(place: Path) -> Path:
 
 def _download(folder: BucketFolder, name: str, place: Path) -> None:
     """Download an artifact. This process must hold the artifact's exclusive lock."""
-    _remove_parts(place)
+    # Remove what killed processes left behind; _make_room would skip it, because the copy is locked.
+    hidden = f".{place.name}."
+    for path in place.parent.iterdir():
+        is_part = path == place or path.name.startswith(hidden)
+        if is_part and path.is_dir():
+            shutil.rmtree(path)
     stored = folder.within(name)
     num_bytes = sum(stored.sizes().values())
     _make_room(place, num_bytes)
@@ -187,18 +192,6 @@ def _download(folder: BucketFolder, name: str, place: Path) -> None:
         copy.path.rename(place)
     finally:
         shutil.rmtree(copy.path, ignore_errors=True)
-
-
-def _remove_parts(place: Path) -> None:
-    """Remove a copy's partial data that killed processes left behind.
-
-    This process holds the copy's lock, so :func:`_make_room` would skip this data.
-    """
-    hidden = f".{place.name}."
-    for path in place.parent.iterdir():
-        is_part = path == place or path.name.startswith(hidden)
-        if is_part and path.is_dir():
-            shutil.rmtree(path)
 
 
 def _make_room(place: Path, num_bytes: int) -> None:

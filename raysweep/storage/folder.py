@@ -81,7 +81,7 @@ class Folder(Protocol):
 def open_folder(place: str | Path, on_wait: Callable[[str], None] = print) -> Folder:
     """Return the folder at a location; the folder need not exist.
 
-    ``on_wait`` is called with a message while the store does not respond.
+    ``on_wait`` is called with a message while the store is unresponsive.
 
     Raises:
         ValueError: If the location is invalid.
@@ -120,7 +120,7 @@ class LocalFolder:
         contents = []
         for name in names:
             path = self.path / name
-            if path.exists() and not path.is_file():  # reading a device or a pipe may never end
+            if path.exists() and not path.is_file():  # reading a device or a pipe may block forever
                 raise OSError(errno.EINVAL, "is not a regular file", str(path))
             with path.open("rb") as file:
                 contents.append(file.read(num_bytes))
@@ -149,7 +149,7 @@ class LocalFolder:
         flush(path)
         for folder in path.parents[
             : len(Path(name).parts)
-        ]:  # up to this folder, since each holds the next one's name
+        ]:  # up to this folder, since each holds the entry of the one below
             _flush_one(folder)
 
     def let_go(self, name: str) -> None:
@@ -205,7 +205,7 @@ def flush(place: Path) -> None:
 
 
 def _flush_one(path: Path) -> None:
-    """Flush a file, or a folder's list of names."""
+    """Flush a file, or a folder's entries."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # do not block on a pipe
     except FileNotFoundError:  # removed by another process that took over the trial

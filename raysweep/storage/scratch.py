@@ -36,8 +36,13 @@ def process_folder() -> Path:
         raise InputError(
             f"{parent}: cannot be created: {error.strerror}; set {VARIABLE} to a writable folder for downloaded data"
         ) from None
-    for lock in parent.glob("*.lock"):
-        _remove_leftover(lock)
+    for leftover in parent.glob("*.lock"):
+        try:
+            with leftover.open("r+b") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _remove(leftover.with_suffix(""))
+        except OSError:  # the lock's process is running, or may be
+            pass
     folder = parent / f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
     _lock(_lock_path(folder))  # lock before the folder exists, so that the folder is never unlocked
     folder.mkdir(mode=OWNER_ONLY)
@@ -65,16 +70,6 @@ def _lock(path: Path) -> None:
             if locked.st_ino == path.stat().st_ino:
                 return
         os.close(descriptor)
-
-
-def _remove_leftover(path: Path) -> None:
-    """Remove the folder that this lock belongs to, unless a process holds the lock."""
-    try:
-        with path.open("r+b") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _remove(path.with_suffix(""))
-    except OSError:  # the lock's process is running, or may be
-        pass
 
 
 def _remove(folder: Path) -> None:

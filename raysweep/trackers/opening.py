@@ -56,7 +56,7 @@ def check_trackers(config: TrackersConfig, runs: str) -> None:
 
 
 def tracker_openers(config: TrackersConfig, to: Destination) -> dict[str, Callable[[], Tracker]]:
-    """Return a function that opens each configured tracker, keyed by the tracker's name.
+    """Return functions that each open a configured tracker, keyed by tracker name.
 
     These functions may be slow and may raise any of the clients' errors.
     """

@@ -77,11 +77,11 @@ class Tracker(abc.ABC):
     def log_front(self, front: FrontPage) -> None:
         """Store the front at the end of a session."""
 
-    def log_end(self, status: str, reason: str) -> None:  # noqa: B027 (most trackers have no status of a sweep)
-        """Store how the sweep ended; called after :meth:`log_front`, unless the sweep is running or was killed."""
+    def log_end(self, status: str, reason: str) -> None:  # noqa: B027 (most trackers have no sweep status)
+        """Store how the sweep ended; called after :meth:`log_front`, unless the sweep is still running or was killed."""
 
-    def close_trial(self, trial: TrackedTrial) -> None:  # noqa: B027 (most trackers store each call at once)
+    def close_trial(self, trial: TrackedTrial) -> None:  # noqa: B027 (most trackers store data immediately)
         """Store all remaining data for one trial; called for each trial in the run before :meth:`close`."""
 
-    def close(self) -> None:  # noqa: B027 (most trackers store each call at once)
+    def close(self) -> None:  # noqa: B027 (most trackers store data immediately)
         """Store all remaining data."""

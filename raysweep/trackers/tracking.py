@@ -160,7 +160,11 @@ def merge_settings(run: Folder, names: Sequence[str], options: Mapping[str, str]
     for name in names:
         if name not in TRACKERS:
             raise InputError(f"--to is {name!r}; allowed: {', '.join(TRACKERS)}")
-    stored = _stored_settings(run)
+    settings = read_settings(run, load(run))
+    try:
+        stored = TrackersConfig.model_validate(settings.get("trackers", {}))
+    except ValidationError:  # only the names are stored
+        stored = TrackersConfig()
     values: dict[str, dict[str, Any]] = {}
     for name in names:
         config = getattr(stored, name)
@@ -180,15 +184,6 @@ def merge_settings(run: Folder, names: Sequence[str], options: Mapping[str, str]
         path = tuple(first["loc"])
         problem = explain(first, path, TrackersConfig)
         raise InputError(join_key(f"--{path[-1]}", problem)) from None
-
-
-def _stored_settings(run: Folder) -> TrackersConfig:
-    """Return the settings stored with the run, or the defaults if only names are stored."""
-    settings = read_settings(run, load(run))
-    try:
-        return TrackersConfig.model_validate(settings.get("trackers", {}))
-    except ValidationError:
-        return TrackersConfig()
 
 
 class SweepEvents:

@@ -16,7 +16,7 @@ Ids: TypeAlias = npt.NDArray[np.integer]
 
 @dataclass(frozen=True)
 class Batch:
-    """The embeddings of a batch of examples, with everything that a loss may need to know about their sentences.
+    """The embeddings of a batch of examples, with everything that a loss may need to know about the sentences.
 
     Attributes:
         columns: Tensors (batch, width) in fp32 with gradients, one for each sentence of an example.
@@ -43,18 +43,18 @@ class Batch:
 
     @cached_property
     def teacher(self) -> Tensor:
-        """The teacher's class probabilities of the first column, (batch, classes), read on first use."""
+        """The teacher's class probabilities for the first column, (batch, classes), read on first use."""
         assert self.read_teacher is not None
         return self.read_teacher(self.ids[:, 0])
 
     def truncated(self, width: int) -> "Batch":
-        """Return the same batch with the first ``width`` coordinates of the embeddings, scaled to unit length."""
+        """Return the same batch with the embeddings' first ``width`` coordinates, scaled to unit length."""
         columns = [nn.functional.normalize(column[:, :width], dim=-1) for column in self.columns]
         return replace(self, columns=columns)
 
 
 def targets_of(batch: Batch, rule: TargetRule) -> Tensor | None:
-    """Return the targets of a batch by a :data:`raysweep.config.loss_spec.TargetRule`.
+    """Return a batch's targets under a :data:`raysweep.config.loss_spec.TargetRule`.
 
     Their shape is (batch,), or (batch, width of the reference encoder) for ``reference_embedding``; they may be None.
     """

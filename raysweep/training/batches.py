@@ -1,4 +1,4 @@
-"""Training batches: the order of examples, and the embeddings of sentences.
+"""Training batches: example order and sentence embeddings.
 
 A batch embeds each distinct sentence once, in packs of length buckets.
 """
@@ -42,7 +42,7 @@ class ExampleOrder:
     ``remaining`` holds the positions that are drawn but not yet taken; together with ``rng`` it is the state of the
     order.
 
-    With ``no_duplicates``, an example that shares a sentence with its batch waits for the next one, as in
+    With ``no_duplicates``, an example that shares a sentence with its batch waits for the next batch, as in
     sentence-transformers' ``BatchSamplers.NO_DUPLICATES``. Waiting examples fill up a batch that this pass and the next
     cannot complete without duplicates.
 
@@ -126,7 +126,7 @@ class ExampleOrder:
 
 
 def check_classes(labels: npt.NDArray[np.integer]) -> None:
-    """Raise InputError unless at least two classes have two examples, which losses over the classes of a batch need."""
+    """Raise InputError unless at least two classes have two examples, as losses over a batch's classes need."""
     counts = np.unique(labels, return_counts=True)[1]
     num_classes = int((counts >= 2).sum())
     if num_classes < 2:
@@ -183,7 +183,7 @@ class TrainedEncoder:
     """The encoder that a trial trains, with the tokens of all sentences on one side. Each trial has its own.
 
     With ``checkpoints``, blocks are recomputed in the backward pass. ``weights`` is the context in which the model has
-    this side's weights, and ``batch_context`` the context of the forward pass of each batch.
+    this side's weights, and ``batch_context`` the context of each batch's forward pass.
     """
 
     def __init__(
@@ -216,8 +216,18 @@ class TrainedEncoder:
 
     def embed(self, packs: Sequence[Pack]) -> list[Tensor]:
         """Return the embeddings of each pack's sentences, (sentences, width), with gradients if enabled."""
+        embeddings = []
         with self._weights(), self._look_up_words(packs):
-            return [self._forward(pack) for pack in packs]
+            for pack in packs:
+                context = self.batch_context(*pack)
+                if self._checkpoints is not None:
+                    context = self._checkpoints.added_to(context, self._weights)
+                if len(pack) == 1:
+                    rows = encoder.forward(self.model, self.tokens, pack[0], context)
+                else:
+                    rows = packed.forward(self.model, self.tokens, pack, context)
+                embeddings.append(rows)
+        return embeddings
 
     @contextmanager
     def _look_up_words(self, packs: Iterable[Pack]) -> Iterator[None]:
@@ -252,17 +262,9 @@ class TrainedEncoder:
         finally:
             del table.forward
 
-    def _forward(self, pack: Pack) -> Tensor:
-        context = self.batch_context(*pack)
-        if self._checkpoints is not None:
-            context = self._checkpoints.added_to(context, self._weights)
-        if len(pack) == 1:
-            return encoder.forward(self.model, self.tokens, pack[0], context)
-        return packed.forward(self.model, self.tokens, pack, context)
-
 
 class StoredColumns:
-    """Columns whose stored embeddings are read instead of computed; no gradient flows to them."""
+    """Columns whose embeddings are read from storage instead of computed; no gradient flows to them."""
 
     def __init__(self, stored: StoredEncoder, device: torch.device) -> None:
         self.stored, self.device = stored, device
@@ -282,8 +284,8 @@ class StoredColumns:
 def embed_columns(encoders: Sequence[ColumnEncoder], ids: npt.NDArray[np.integer]) -> list[Tensor]:
     """Embed a batch of examples with gradients and return one fp32 tensor (batch, width) per column of ``ids``.
 
-    ``encoders`` has the encoder of each column of ``ids``, (batch, columns). Each encoder embeds the distinct sentences
-    of its columns once; the columns select rows of the result.
+    ``encoders`` holds the encoder for each column of ``ids``, (batch, columns). Each encoder embeds the distinct
+    sentences of its columns once; the columns select rows of the result.
     """
     batch = _Batch.of(encoders, ids)
     embeddings = [pack for part in batch.parts for pack in part.encoder.embed(part.packs)]
@@ -332,7 +334,7 @@ class RecomputedBatch:
 
     ``columns`` are those of :func:`embed_columns`. After the loss has been backpropagated to them, :meth:`backward`
     recomputes the activations pack by pack, with the same dropout masks, and accumulates the encoder's gradients. Up to
-    rounding they equal those of the full batch, for any loss of the columns (Gao et al. 2021, arXiv:2101.06983).
+    rounding, these equal the full batch's gradients, for any loss over the columns (Gao et al. 2021, arXiv:2101.06983).
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Gradient checkpointing: blocks of an encoder that keep only their inputs and are recomputed in the backward pass."""
+"""Gradient checkpointing: an encoder's blocks keep only their inputs and are recomputed in the backward pass."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -19,7 +19,7 @@ class BlockCheckpoints:
     """The blocks of an encoder, whose activations are recomputed block by block (Chen et al. 2016, arXiv:1604.06174).
 
     transformers' own checkpointing does not support some families. It would also draw new masks from :class:`Dropouts`
-    and use a different attention from that of a packed pass (:mod:`raysweep.encoders.packed`).
+    and use different attention than a packed pass (:mod:`raysweep.encoders.packed`).
 
     Raises:
         InputError: If the encoder's family is unknown.

@@ -86,7 +86,7 @@ def save_state(
 
 
 def restore(training: Training, folder: str | Path | Folder) -> RungResult | None:
-    """Load the latest checkpoint of ``folder`` into a new training and return the last rung's result, if any.
+    """Load the latest checkpoint in ``folder`` into a new ``training`` and return the last rung's result, if any.
 
     Without a checkpoint, nothing changes.
 
@@ -138,7 +138,7 @@ class SavedTraining(Training):
 def read_state(
     training: SavedTrial, folder: str | Path | Folder
 ) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-    """Return the tensors and values of the latest checkpoint of ``folder``, or None if there is none.
+    """Return the tensors and values of the latest checkpoint in ``folder``, or None if there is none.
 
     Raises:
         InputError: If the checkpoint has a different configuration, seed or number of rungs.
@@ -157,12 +157,12 @@ def read_state(
 
 
 def progress_of(values: Mapping[str, Any]) -> Progress:
-    """Return the progress in the values of a checkpoint."""
+    """Return the progress stored in a checkpoint's values."""
     return Progress(**{field.name: values[field.name] for field in fields(Progress)})
 
 
 def last_result(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> RungResult | None:
-    """Return the last rung's result in a checkpoint, if there is one."""
+    """Return the last rung's result stored in a checkpoint, if any."""
     return _unpack_result(values["last"], tensors) if "last" in values else None
 
 

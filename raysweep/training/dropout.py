@@ -56,22 +56,18 @@ class Dropouts:
 
     def __init__(self, model: nn.Module, device: str) -> None:
         self.generator = Generator()
-        self._device = device
         for module in list(model.modules()):
             for name, child in module.named_children():
-                if (layer := self._replacement(name, child)) is not None:
-                    setattr(module, name, layer)
+                is_absent = type(child) is nn.Identity and "drop" in name
+                if device == "cpu" and (is_absent or type(child) is nn.Dropout):
+                    rate = getattr(child, "p", 0.0)
+                    setattr(module, name, FastDropout(rate, self.generator))
+                elif is_absent:
+                    setattr(module, name, nn.Dropout(0.0))
         self._sites = dropout_sites(model)
         modules = dict(model.named_modules())
         self._modules = {name: modules[name] for name in self._sites}
         self._own_rates = {name: getattr(modules[name], rate) for name, rate in self._sites.items()}
-
-    def _replacement(self, name: str, layer: nn.Module) -> nn.Module | None:
-        """Return the layer to use instead of a module's layer, or None to keep it."""
-        is_absent = type(layer) is nn.Identity and "drop" in name
-        if self._device == "cpu" and (is_absent or type(layer) is nn.Dropout):
-            return FastDropout(getattr(layer, "p", 0.0), self.generator)
-        return nn.Dropout(0.0) if is_absent else None
 
     @property
     def names(self) -> list[str]:

@@ -14,7 +14,7 @@ from raysweep.training.batch import Batch, cosines, targets_of
 
 
 class BatchLoss(Protocol):
-    """A loss of a batch."""
+    """A loss over a batch."""
 
     def compute_loss(self, batch: Batch) -> Tensor:
         """Return the loss, a scalar with gradients."""
@@ -67,7 +67,7 @@ class SoftmaxLoss(nn.Module):
         self.teacher_weight = teacher_weight if targets == TEACHER else 0.0
 
     def compute_loss(self, batch: Batch) -> Tensor:
-        """Return the loss of sentences, whose targets are their classes or the teacher's probabilities."""
+        """Return the loss over sentences, whose targets are their classes or the teacher's probabilities."""
         assert batch.targets is not None
         scores = logits(self.head, batch.columns[0])
         weight = self.teacher_weight
@@ -149,8 +149,8 @@ class OtherClassNegativesLoss(nn.Module):
     def _scores(self, sides: Mapping[str, "_Side"], direction: str) -> Tensor:
         """Return the scaled cosines of a direction, (batch, contrasted sentences), -inf for those left out.
 
-        Sentences of the row's class are left out, except its positive. If the direction has no positive, so are the
-        sentences of the row's own example.
+        Sentences of the row's class are left out, except the row's positive. If the direction has no positive,
+        sentences of the row's own example are left out too.
         """
         from_name, _, to_name = direction.partition("_to_")
         rows = sides["query" if from_name == "query" else "positive"]
@@ -178,7 +178,7 @@ class GuidedLoss(nn.Module):
 
     Examples are an anchor, its positive and possibly a negative. Each anchor's positive is contrasted with the batch's
     other positives, the anchors and the negatives; each positive is also contrasted with the other positives. Pairs
-    whose cosine under the guide exceeds that of the anchor and its positive, minus the margin, are left out.
+    whose cosine under the guide exceeds the anchor-positive cosine minus the margin are left out.
     """
 
     def __init__(
@@ -230,7 +230,7 @@ def build(
 
     Args:
         name: A loss in the table, or the import path of a user-defined loss.
-        values: The values of all of the loss's parameters.
+        values: The values of all the loss's parameters.
         model: The encoder.
         width: The width of the embeddings, for losses with a head.
         num_labels: The number of classes, for losses with a head.

@@ -1,4 +1,4 @@
-"""Optimizer, learning rates and weight average of a trial."""
+"""A trial's optimizer, learning rates and weight average."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -19,8 +19,8 @@ def build_optimizer(
     """Return the trial's optimizer for the trainable ``parameters``, keyed by name.
 
     Weight decay applies to matrices, not to biases and norms, as in transformers' trainer. ``heights`` maps a parameter
-    to the number of blocks above it, 0 if missing; each block multiplies the learning rate by ``layer_decay``, as in
-    ELECTRA (Clark et al. 2020, arXiv:2003.10555).
+    to the number of blocks above it, 0 if missing; each such block multiplies the learning rate by ``layer_decay``, as
+    in ELECTRA (Clark et al. 2020, arXiv:2003.10555).
     """
     by_height: dict[int, list[torch.nn.Parameter]] = {}
     for name, parameter in parameters.items():
@@ -59,7 +59,7 @@ def _betas(config: TrialConfig) -> tuple[float, float]:
     return first, second
 
 
-# Factors after warm-up, by progress: 0 right after warm-up, 1 at the end.
+# Factors after warm-up, as functions of progress, which is 0 right after warm-up and 1 at the end.
 _FACTORS: Mapping[str, Callable[[float], float]] = MappingProxyType(
     {
         "constant": lambda progress: 1.0,
@@ -89,7 +89,7 @@ def rate_multiplier(
 
     ``exponential`` is ``decay ** rung``, with rungs counted from 0, like torch's ``ExponentialLR`` stepped at the end
     of each epoch. Table 19 reads as if the exponent were the optimizer step; the rate would then vanish after a few
-    hundred steps, which contradicts the numbers of epochs in Table 17.
+    hundred steps, which contradicts the epoch counts in Table 17.
     """
     if step < warmup_steps:
         return step / warmup_steps

@@ -1,4 +1,4 @@
-"""Progress of a trial's training."""
+"""A trial's training progress."""
 
 import time
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from raysweep.results.types import RungProgress
 
 @dataclass
 class Progress:
-    """Counts of a trial. Checkpoints store the fields under these names."""
+    """A trial's counts. Checkpoints store the fields under these names."""
 
     rung: int = 0  # finished rungs
     seen: int = 0  # examples, all rungs

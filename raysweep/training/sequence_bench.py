@@ -19,7 +19,7 @@ from raysweep.training.workbench import NO_CONTEXTS, Workbench
 
 @dataclass
 class SequenceBench(Workbench):
-    """A workbench of trials that train an adapter over stored embeddings, so the encoder itself is not loaded.
+    """A workbench for trials that train an adapter over stored embeddings, so the encoder itself is not loaded.
 
     ``sub_embeddings`` are those of the current trial. ``on_step`` is called at each optimizer step.
     """
@@ -32,7 +32,7 @@ class SequenceBench(Workbench):
 
     @property
     def sequence_dev(self) -> SequenceSet:
-        """Return dev, which must be that of a sequence."""
+        """Return dev, which must belong to a sequence."""
         assert isinstance(self.dev, SequenceSet)
         return self.dev
 
@@ -65,7 +65,7 @@ class SequenceBench(Workbench):
     def task_scores(
         self, evaluation: ScoredSet, encoded: Encoded
     ) -> dict[PointKey, retrieval.Scores]:
-        """Return the scores of the point ``mask`` of each data set, on its own queries and pool."""
+        """Return the scores of each data set's ``mask`` point, on its own queries and pool."""
         assert isinstance(evaluation, SequenceSet)
         plain = self.measure(evaluation, [("plain", None)], encoded)["plain", None]
         of_tasks = evaluation.split_scores(plain)

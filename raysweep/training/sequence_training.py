@@ -62,15 +62,9 @@ class SequenceTraining:
             time.perf_counter()
         )  # moved back by the time already spent when a trial resumes
         self.progress = Progress()
-        with seeded(seed):
-            self.learner = _Learner(self._build_model(), bench).to(bench.device)
-        self.trainer = self._start_task()
-
-    def _build_model(self) -> HyperMask:
-        parameters: Mapping[str, Any] = self.config.loss_parameters
-        num_classes = self.bench.prepared.sequence.num_classes
-        width = self.bench.prepared.reference_embeddings.document.shape[1]
-        target = Adapter(width, [parameters["adapter_size"]], num_classes, parameters["heads"])
+        parameters: Mapping[str, Any] = config.loss_parameters
+        num_classes = bench.prepared.sequence.num_classes
+        width = bench.prepared.reference_embeddings.document.shape[1]
         settings = MaskSettings(
             percent=parameters["p"],
             kind=parameters["mask"],
@@ -80,7 +74,11 @@ class SequenceTraining:
             embedding_size=parameters["embedding_size"],
             hidden_layers=(parameters["hidden_size"],) * parameters["hidden_layers"],
         )
-        return HyperMask(target, len(num_classes), settings)
+        with seeded(seed):
+            target = Adapter(width, [parameters["adapter_size"]], num_classes, parameters["heads"])
+            model = HyperMask(target, len(num_classes), settings)
+            self.learner = _Learner(model, bench).to(bench.device)
+        self.trainer = self._start_task()
 
     @cached_property
     def settings(self) -> TrainingSettings:

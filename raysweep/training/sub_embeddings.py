@@ -1,4 +1,4 @@
-"""Sub-embeddings: the embeddings of an adapter over the frozen encoder, under the mask of each data set."""
+"""Sub-embeddings: an adapter's embeddings over the frozen encoder, under each data set's mask."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ ROWS_AT_ONCE = 8192
 
 @dataclass(frozen=True)
 class SubEmbeddings:
-    """The linear layers of the adapter's MLP under the mask of each data set, first to last.
+    """The linear layers of the adapter's MLP under each data set's mask, from first to last.
 
     A data set's embedding of a unit embedding x is unit(x + MLP(x)), with ReLU between the layers.
     """
@@ -43,7 +43,7 @@ class SubEmbeddings:
         """Return the layers from the tensors of :meth:`weights`.
 
         Raises:
-            ValueError: If these are not the weights of an adapter.
+            ValueError: If these are not an adapter's weights.
         """
         by_task: dict[int, dict[str, Tensor]] = {}
         for name, tensor in weights.tensors.items():

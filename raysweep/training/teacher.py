@@ -1,4 +1,4 @@
-"""The teacher of distilled trials: a rung of another run, whose softmax head gives class probabilities of sentences."""
+"""The teacher of distilled trials: another run's rung, whose softmax head predicts sentences' class probabilities."""
 
 import hashlib
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ SENTENCES_AT_ONCE = 100_000
 
 @dataclass(frozen=True)
 class Teacher:
-    """A rung of a run with the loss softmax.
+    """A rung of a run with the ``softmax`` loss.
 
     Attributes:
         run: The run's folder or URI.
@@ -57,7 +57,7 @@ class Teacher:
         """Return the rung with the lowest cross-entropy on dev among those with stored weights.
 
         Raises:
-            InputError: If the folder is not a run, has no such rung, or its base model has changed.
+            InputError: If the folder is not a run or has no such rung, or if its base model has changed.
         """
         run = open_folder(config.run)
         try:
@@ -92,7 +92,7 @@ class Teacher:
             )
 
     def count_seen(self, sentences: Sentences) -> int:
-        """Return how many dev sentences are among those that the teacher was trained on, or 0 if they are deleted."""
+        """Return how many dev sentences the teacher was trained on, or 0 if its sentences have been deleted."""
         prepared = Prepared.read(open_folder(self.run).fetch("prepared.json"))
         if not prepared.sentences_artifact.exists:
             return 0
@@ -105,7 +105,7 @@ class Teacher:
         return num_dev - len(unseen)
 
     def load(self, device: str = "cpu", artifacts: str | None = None) -> "LoadedTeacher":
-        """Load the encoder with the rung's weights and its head; the encoder may come from a copy in ``artifacts``.
+        """Load the encoder with the rung's weights and head; the encoder may come from a copy in ``artifacts``.
 
         Raises:
             InputError: If the weights or the base model are missing or have changed.

@@ -1,5 +1,6 @@
 """The part of an encoder that a trial trains: all weights, those above a freezing level, or a LoRA adapter."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +13,6 @@ from raysweep.config.adapter import Lora
 from raysweep.config.sides import Side, Sides
 from raysweep.config.trial import TrialConfig
 from raysweep.encoders import adapter, bf16_weights
-from raysweep.encoders.query_weights import PREFIX, QueryWeights
 from raysweep.encoders.side_encoders import WeightContext, own_weights
 from raysweep.encoders.structure import Structure
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 V = TypeVar("V")
+
+QUERY_PREFIX = "query."
+"""Prefix of these parameters' names in a trial. Names of an encoder's own parameters begin with a digit."""
 
 
 @dataclass(frozen=True)
@@ -34,19 +37,55 @@ class TrainedWeights:
 
     @property
     def is_separate(self) -> bool:
-        """Return whether queries and documents have encoders of their own."""
-        return any(name.startswith(PREFIX) for name in self.tensors)
+        """Return whether queries and documents have separate encoders."""
+        return any(name.startswith(QUERY_PREFIX) for name in self.tensors)
 
     def on(self, side: Side) -> "TrainedWeights":
         """Return the weights of the encoder on one side."""
         if not self.is_separate:
             return self
         tensors = {
-            name.removeprefix(PREFIX): tensor
+            name.removeprefix(QUERY_PREFIX): tensor
             for name, tensor in self.tensors.items()
-            if name.startswith(PREFIX) == (side == "query")
+            if name.startswith(QUERY_PREFIX) == (side == "query")
         }
         return TrainedWeights(tensors, self.lora)
+
+
+class QueryWeights:
+    """The query encoder's weights, in trials that tune it separately from the document encoder.
+
+    Both encoders share one model. Its modules hold the document encoder's parameters, except while queries are embedded,
+    so frozen parameters, buffers, caches and dropout layers exist only once.
+
+    ``parameters``, keyed by name, start as a copy of the model's trained parameters.
+    """
+
+    def __init__(self, model: torch.nn.Module, trained: Mapping[str, torch.nn.Parameter]) -> None:
+        self.parameters = {
+            name: torch.nn.Parameter(parameter.detach().clone())
+            for name, parameter in trained.items()
+        }
+        places = defaultdict(list)  # tied parameters have several places
+        for module in model.modules():
+            for key, parameter in module.named_parameters(recurse=False):
+                places[id(parameter)].append((module, key))
+        self._swaps = [
+            (module, key, trained[name], parameter)
+            for name, parameter in self.parameters.items()
+            for module, key in places[id(trained[name])]
+        ]
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Use these parameters instead of the model's own within the context."""
+        for module, key, _, parameter in self._swaps:
+            setattr(module, key, parameter)
+        try:
+            yield
+        finally:
+            for module, key, own, _ in self._swaps:
+                setattr(module, key, own)
 
 
 class Trainable:
@@ -71,7 +110,7 @@ class Trainable:
 
     @property
     def parameters(self) -> dict[str, torch.nn.Parameter]:
-        """Return the trained parameters by name, including those of a separate encoder of queries."""
+        """Return the trained parameters by name, including those of a separate query encoder."""
         return {
             **self._own_parameters,
             **_prefixed({} if self._query is None else self._query.parameters),
@@ -88,7 +127,7 @@ class Trainable:
 
     @property
     def weight_contexts(self) -> Sides[WeightContext]:
-        """Return the contexts of the forward passes of queries and of documents, shared if they have one encoder."""
+        """Return the contexts of query and document forward passes, shared if both sides have one encoder."""
         if self._query is None:
             return Sides.same(own_weights)
         return Sides(self._query.used, own_weights)
@@ -156,20 +195,20 @@ class Trainable:
         )
 
     def changes(self) -> Iterator[tuple[str, Tensor, Tensor]]:
-        """Yield each trained parameter's name, base weights and change; with an adapter, the weights it updates."""
+        """Yield the name, base weights and change of each trained parameter, or of each weight an adapter updates."""
         if self.lora is not None:
             yield from adapter.updates(self.model)
             if self._query is not None:
                 with self._query.used():
                     for name, base, update in adapter.updates(self.model):
-                        yield f"{PREFIX}{name}", base, update
+                        yield f"{QUERY_PREFIX}{name}", base, update
             return
         for name, parameter in self.parameters.items():
-            base = self._base[name.removeprefix(PREFIX)]
+            base = self._base[name.removeprefix(QUERY_PREFIX)]
             yield name, base, parameter.detach() - base
 
     def heights(self) -> dict[str, int]:
-        """Return the height of each parameter, an adapter's included, as :meth:`Structure.heights` does."""
+        """Return the height of each parameter, including an adapter's, as :meth:`Structure.heights` does."""
         heights = Structure.of(self.model).heights()
         return heights | _prefixed(heights)
 
@@ -183,7 +222,7 @@ class Trainable:
         trained = self.parameters
         own = {name: parameter.data for name, parameter in trained.items()}
         for name, parameter in trained.items():
-            parameter.data = self._base[name.removeprefix(PREFIX)].lerp(own[name], share)
+            parameter.data = self._base[name.removeprefix(QUERY_PREFIX)].lerp(own[name], share)
         try:
             yield
         finally:
@@ -238,12 +277,12 @@ class Trainable:
 
 
 def _prefixed(values: Mapping[str, V]) -> dict[str, V]:
-    """Return the values, keyed by the names of the corresponding parameters of the query encoder."""
-    return {PREFIX + name: value for name, value in values.items()}
+    """Return the values, keyed by the names of the query encoder's corresponding parameters."""
+    return {QUERY_PREFIX + name: value for name, value in values.items()}
 
 
 def _copy(weights: TrainedWeights, parameters: Mapping[str, torch.nn.Parameter]) -> None:
-    """Copy weights into the parameters of the same names."""
+    """Copy weights into the parameters with the same names."""
     with torch.no_grad():
         for name, tensor in weights.tensors.items():
             parameters[name].copy_(tensor)

@@ -24,7 +24,6 @@ from raysweep.evaluation.calibration import calibrated
 from raysweep.evaluation.evaluation_set import TrialDivergedError
 from raysweep.evaluation.operating_points import Encoded, Head, TunedEncoder
 from raysweep.evaluation.relation_set import RelationSet
-from raysweep.metrics.arrays import Float32Array
 from raysweep.training import batches, losses
 from raysweep.training.batch import Batch
 from raysweep.training.batches import (
@@ -70,8 +69,18 @@ class Training:
         self.trained = sources.map(
             lambda source: TrainedEncoder(bench.model, source[0], checkpoints, source[1])
         )
-        self.column_encoders = self._choose_column_encoders()
-        self.loss = self._build_loss()
+        encoders: Sides[ColumnEncoder] = self.trained
+        if config.tower == "query":
+            encoders = Sides(self.trained.query, StoredColumns(bench.stored_documents, self.device))
+        self.column_encoders = [encoders.of(side) for side in self.sides]
+        loss: Any = losses.build(
+            config.loss,
+            config.loss_parameters,
+            self.model,
+            width=embedding_width(self.model),
+            num_labels=len(bench.prepared.sentences.label_names),
+        )
+        self.loss = loss.to(self.device)
         self.widths: tuple[int, ...] = ()
         if config.matryoshka is not None:
             self.widths = matryoshka.widths(config.matryoshka, embedding_width(bench.model))
@@ -81,7 +90,14 @@ class Training:
         if config.average_decay is not None:
             self.average = WeightAverage(self.parameters, config.average_decay)
         self.learning_rates = LearningRates(config, num_rungs)
-        self.order = self._order_examples()
+        self.order = ExampleOrder(
+            bench.prepared,
+            self.specification.examples,
+            seed,
+            no_duplicates=config.no_duplicates,
+            per_class=self._per_class,
+            soft_targets=self._soft_targets,
+        )
         self.set_precision(precision.resolve(config.precision, self.device.type, self.model))
         self.idle = IdleRule(config.idle_rungs) if config.idle_rungs else None
         self.progress = Progress()
@@ -90,41 +106,12 @@ class Training:
         self.recomputes = False
         self.loss_sum = torch.zeros((), device=self.device)  # of the rung's batches
 
-    def _choose_column_encoders(self) -> list[ColumnEncoder]:
-        """Return the encoder of each column of the examples."""
-        encoders: Sides[ColumnEncoder] = self.trained
-        if self.config.tower == "query":
-            encoders = Sides(
-                self.trained.query, StoredColumns(self.bench.stored_documents, self.device)
-            )
-        return [encoders.of(side) for side in self.sides]
-
-    def _build_loss(self) -> Any:
-        loss: Any = losses.build(
-            self.config.loss,
-            self.config.loss_parameters,
-            self.model,
-            width=embedding_width(self.model),
-            num_labels=len(self.bench.prepared.sentences.label_names),
-        )
-        return loss.to(self.device)
-
     @property
     def _per_class(self) -> int | None:
         """Return how many examples of a class follow each other in a batch, or None if classes do not matter."""
         if self.specification.batches == "plain":
             return None
         return int(self.config.loss_parameters["examples_per_class"])
-
-    def _order_examples(self) -> ExampleOrder:
-        return ExampleOrder(
-            self.bench.prepared,
-            self.specification.examples,
-            self.seed,
-            no_duplicates=self.config.no_duplicates,
-            per_class=self._per_class,
-            soft_targets=self._soft_targets,
-        )
 
     @property
     def _soft_targets(self) -> str | None:
@@ -155,7 +142,7 @@ class Training:
         self.use_prefixes(self.bench.prefixes(self.config, arithmetic, num_reads))
 
     def use_prefixes(self, prefixes: Sides[Prefix] | None) -> None:
-        """Start forward passes from these caches of the frozen blocks' outputs from now on, or from tokens if None."""
+        """Use these caches of the frozen blocks' outputs in later forward passes; None starts passes at the tokens."""
         self.prefixes = prefixes
         contexts = self.batch_contexts
         for trained, context in self.trained.zip(contexts).distinct:
@@ -188,7 +175,14 @@ class Training:
         if not self.model.training:  # setting it anew for every module would take a millisecond
             self.model.train()
         self.learning_rates.apply(self.optimizer, progress.rung, progress.steps_in_rung)
-        step_batches = [self.order.take(batch_size) for batch_size in self._batch_sizes()]
+        batch_size = self.config.batch_size
+        num_left = self.config.examples_per_rung - progress.seen_in_rung
+        num_batches = min(self.config.accumulation_steps, -(-num_left // batch_size))
+        step_batches = []
+        for number in range(num_batches):
+            # A rung's last batch may be smaller.
+            size = min(batch_size, num_left - number * batch_size)
+            step_batches.append(self.order.take(size))
         batch_losses = self._add_gradients(step_batches)
         for (ids, _), loss in zip(step_batches, batch_losses, strict=True):
             self.loss_sum += loss
@@ -250,13 +244,6 @@ class Training:
         for batch in passes:
             batch.backward()
         return loss.detach()
-
-    def _batch_sizes(self) -> list[int]:
-        """Return the batch sizes of the next step; the last batch of a rung may be smaller."""
-        left = self.config.examples_per_rung - self.progress.seen_in_rung
-        batch_size = self.config.batch_size
-        num_batches = min(self.config.accumulation_steps, -(-left // batch_size))
-        return [min(batch_size, left - number * batch_size) for number in range(num_batches)]
 
     def batch_loss(self, ids: npt.NDArray[np.integer], targets: npt.NDArray[Any] | None) -> Tensor:
         """Return the loss of a batch, a scalar with gradients.
@@ -364,7 +351,12 @@ class Training:
         self.bench.head = self.head()
         tuned = self._tuned()
         encoded = operating_points.encode(tuned, self.bench.dev)
-        encoded = self._calibrate(encoded)
+        head = self.bench.head
+        if head is not None and self.bench.evaluation.points.calibrate:
+            # Only the workbench's head has a temperature, not the head in training.
+            labels = self.bench.labeled_dev.query_labels
+            self.bench.head = calibrated(head, encoded.queries, labels)
+            encoded = encoded.under(self.bench.head)
         tuned = self._tuned()
         grid, has_head = self.bench.evaluation.points, tuned.head is not None
         keys = operating_points.wanted(grid, has_head=has_head, tower=self.config.tower)
@@ -376,7 +368,12 @@ class Training:
             stop = self.idle.update(loss, errors)
         is_last = progress.rung == self.num_rungs or stop is not None
         watched = self.bench.measure_watched(self.config, is_last=is_last)
-        self._begin_rung()
+        progress.begin_rung()
+        self.loss_sum.zero_()
+        if self.config.resample_each_rung:
+            self.order.restart()
+        if self.config.fresh_optimizer:
+            self.optimizer = self._build_optimizer()
         return RungResult(
             step=progress.rung,
             examples_seen=progress.seen,
@@ -395,26 +392,6 @@ class Training:
         # A bf16 cache is for training only.
         return self.bench.tuned(self.batch_contexts if self.precision == "fp32" else NO_CONTEXTS)
 
-    def _calibrate(self, encoded: Encoded) -> Encoded:
-        """Calibrate the temperature of the workbench's head if configured, and update the class probabilities.
-
-        The head in training has no temperature.
-        """
-        bench = self.bench
-        if bench.head is None or not bench.evaluation.points.calibrate:
-            return encoded
-        bench.head = calibrated(bench.head, encoded.queries, bench.labeled_dev.query_labels)
-        return encoded.under(bench.head)
-
-    def _begin_rung(self) -> None:
-        """Reset the current rung's counts and, if configured, the order of examples and the optimizer."""
-        self.progress.begin_rung()
-        self.loss_sum.zero_()
-        if self.config.resample_each_rung:
-            self.order.restart()
-        if self.config.fresh_optimizer:
-            self.optimizer = self._build_optimizer()
-
     @cached_property
     def _validation_examples(self) -> ValidationExamples:
         """Return the validation examples, the same at every rung of the trial."""
@@ -432,32 +409,21 @@ class Training:
             examples = examples.interleaved(self._per_class, self.bench.labeled_dev.query_labels)
         return examples
 
-    @property
-    def _dev_sentences(self) -> Sides[npt.NDArray[np.integer]]:
-        """Return the ids of dev's sentences as queries and as documents, to which validation examples refer."""
-        dev = self.bench.dev
-        return (
-            Sides(dev.queries, dev.pool)
-            if isinstance(dev, RelationSet)
-            else Sides.same(dev.queries)
-        )
-
-    def _dev_embeddings(self, encoded: Encoded) -> Sides[Float32Array]:
-        """Return the unit embeddings of dev's sentences as queries and as documents."""
-        if isinstance(self.bench.dev, RelationSet):
-            return Sides(encoded.queries, encoded.pool)
-        return operating_points.embed_on_both_sides(self._tuned(), self.bench.dev, encoded.queries)
-
     def _validate(self, encoded: Encoded) -> tuple[float, int]:
         """Return the loss over validation examples and the number of errors.
 
         Errors are misclassified queries under a softmax head, otherwise triplets in the wrong order.
         """
         examples = self._validation_examples
-        sentences = self._dev_sentences
-        embeddings = self._dev_embeddings(encoded)
+        dev = self.bench.dev
+        if isinstance(dev, RelationSet):
+            sentences = Sides(dev.queries, dev.pool)
+            embeddings = Sides(encoded.queries, encoded.pool)
+        else:
+            sentences = Sides.same(dev.queries)
+            embeddings = operating_points.embed_on_both_sides(self._tuned(), dev, encoded.queries)
         on_device = embeddings.map(self._on_device)
-        # A loss over the classes of a batch needs time and memory that grow with the cube of the batch size.
+        # A loss over the classes of a batch takes time and memory that grow with the cube of the batch size.
         num_at_once = len(examples.rows) if self._per_class is None else self.config.batch_size
         losses_of_parts, sizes = [], []
         for start in range(0, len(examples.rows), num_at_once):

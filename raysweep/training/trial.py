@@ -48,11 +48,11 @@ def run_trial(  # noqa: PLR0913 (public API)
 ) -> list[RungResult]:
     """Train and evaluate one configuration in this process.
 
-    No Ray or cluster is needed, only artifacts. ``num_rungs`` defaults to 6. For a sequence, its default
+    The trial needs artifacts, but no Ray or cluster. ``num_rungs`` defaults to 6. For a sequence, its default
     and only allowed value is the number of data sets. After each rung, ``on_rung`` is called with its result and may
     return False to stop. ``device`` defaults to a GPU if available. The trial saves its state in the folder
-    ``checkpoints``. If called again after an interruption, it resumes from there and first repeats the result of a rung
-    that had just ended.
+    ``checkpoints``. If called again after an interruption, the trial resumes from there and first repeats the result of
+    a rung that had just ended.
 
     Raises:
         TrialDivergedError: If the loss is not finite.

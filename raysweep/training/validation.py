@@ -68,7 +68,7 @@ class ValidationExamples:
         return replace(self, rows=np.searchsorted(queries, pairs), targets=targets)
 
     def interleaved(self, per_class: int, labels: npt.NDArray[np.integer]) -> "ValidationExamples":
-        """Return the examples in an order for losses over the classes of a batch; ``labels`` (queries,) are dev's."""
+        """Return the examples, ordered for losses over a batch's classes; ``labels`` (queries,) are dev's."""
         order = interleave_classes(labels[self.rows[:, 0]], per_class, np.random.default_rng(0))
         targets = None if self.targets is None else self.targets[order]
         return ValidationExamples(self.rows[order], targets, self.triplets)

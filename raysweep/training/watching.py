@@ -34,7 +34,7 @@ class WatchTask:
 class Watching:
     """Measures watched data with the current weights of ``trainable``.
 
-    Under the tower ``query``, documents are embedded once, with the base model's weights.
+    Under the ``query`` tower, documents are embedded once, with the base model's weights.
     """
 
     def __init__(
@@ -60,7 +60,12 @@ class Watching:
         loaded = LoadedEncoder(config, self._source, encoder, EncoderTraits.of(encoder))
         with unnormalized(encoder):
             if tower == "query":
-                documents = self._embed_untuned(loaded)
+                if self._untuned_documents is None:
+                    with self._trainable.interpolated(0.0):
+                        self._untuned_documents = embed_documents(
+                            loaded, relations.relations, SilentDisplay()
+                        )
+                documents = self._untuned_documents
             else:
                 documents = embed_documents(loaded, relations.relations, SilentDisplay())
             with self._trainable.weight_contexts.query():
@@ -74,14 +79,6 @@ class Watching:
         watched = relations.compare(tuned, self.task.untuned[tower])
         tensors = most_changed(self._trainable.changes())
         return replace(watched, learning_rate=trial.peak_learning_rate, tensors=tensors)
-
-    def _embed_untuned(self, loaded: LoadedEncoder) -> Embedded:
-        if self._untuned_documents is None:
-            with self._trainable.interpolated(0.0):
-                self._untuned_documents = embed_documents(
-                    loaded, self.task.relations.relations, SilentDisplay()
-                )
-        return self._untuned_documents
 
 
 def most_changed(changes: Iterable[tuple[str, Tensor, Tensor]]) -> tuple[TensorChange, ...]:

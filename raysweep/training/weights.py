@@ -59,12 +59,9 @@ def read_point(folder: Path) -> tuple[TrainedWeights, Head | None]:
         ValueError: If a file is damaged.
         OSError: If a file cannot be read.
     """
-    return _read_weights(folder / "trained.safetensors"), _read_head(folder / "head.npz")
-
-
-def _read_weights(file: Path) -> TrainedWeights:
     from safetensors import SafetensorError, safe_open
 
+    file = folder / "trained.safetensors"
     try:
         with safe_open(file, "pt") as archive:
             tensors = {name: archive.get_tensor(name) for name in archive.keys()}  # noqa: SIM118 (not a mapping)
@@ -76,7 +73,7 @@ def _read_weights(file: Path) -> TrainedWeights:
         ) from None
     except SafetensorError as error:
         raise ValueError(f"{file.name}: {error}") from None
-    return TrainedWeights(tensors, lora)
+    return TrainedWeights(tensors, lora), _read_head(folder / "head.npz")
 
 
 def _read_head(file: Path) -> Head | None:

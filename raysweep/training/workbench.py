@@ -45,9 +45,9 @@ class RungResult:
     ``loss`` is the mean over the rung's batches; ``seconds`` is the time since the trial began, excluding pauses.
     ``points`` holds per-query scores of every operating point, the tuned encoder's own point first. ``stop`` is the
     reason if the trial's own rule stops it, otherwise None. ``calibration`` is that of the softmax head on dev, or None
-    without a head. ``labeled`` holds the scores of points that use the pool's labels. ``measures`` holds the measures
-    of pairs on dev, if the sweep has experts. ``watched`` has the values on watched data, if the rung measures it.
-    ``tasks`` holds the scores of each data set of a sequence learned so far; a sequence's rungs before the last have no
+    without a head. ``labeled`` holds the scores of points that use the pool's labels. ``measures`` holds the pair
+    measures on dev, if the sweep has experts. ``watched`` has the values on watched data, if the rung measures it.
+    ``tasks`` holds the scores of a sequence's data sets learned so far; a sequence's rungs before the last have no
     other points.
     """
 
@@ -82,7 +82,7 @@ class RungResult:
 
 @dataclass
 class Workbench:
-    """State that trials over the same artifacts share in a process: base encoder, initial weights and data.
+    """State that a process's trials over the same artifacts share: base encoder, initial weights and data.
 
     With ``checkpoints_blocks``, training recomputes the activations of the encoder's blocks in the backward pass.
     """
@@ -112,19 +112,18 @@ class Workbench:
         self.dropouts = Dropouts(model, model.device.type)
         self.trainable = Trainable(model)
         self.structure = self.trainable.structure
-        self.tokens = self._open_tokens(source.prompts_of(config))
+
+        def open_tokens(artifact_and_prompt: tuple[Artifact, str]) -> Tokens:
+            artifact, prompt = artifact_and_prompt
+            return Tokens.open(artifact.folder, excluded_prompt_length(model, prompt))
+
+        artifacts = self.prepared.tokens_artifacts
+        self.tokens = artifacts.zip(source.prompts_of(config)).map(open_tokens)
         self._prefixes: Sides[Prefix] | None = None  # of the last trial with a cache
         self._watching: Watching | None = None
         if self.watch is not None:
             reference = EncoderConfig(**self.prepared.reference)
             self._watching = Watching(self.watch, self.trainable, source, config, reference)
-
-    def _open_tokens(self, prompts: Sides[str]) -> Sides[Tokens]:
-        def open_tokens(source: tuple[Artifact, str]) -> Tokens:
-            artifact, prompt = source
-            return Tokens.open(artifact.folder, excluded_prompt_length(self.model, prompt))
-
-        return self.prepared.tokens_artifacts.zip(prompts).map(open_tokens)
 
     @cached_property
     def dev(self) -> ScoredSet:
@@ -154,7 +153,7 @@ class Workbench:
         *,
         keeps_documents: bool = False,
     ) -> None:
-        """Restore the base weights, then load ``weights`` and ``head`` of a trial, if given.
+        """Restore the base weights, then load a trial's ``weights`` and ``head``, if given.
 
         ``keeps_documents`` states whether the trial's documents have the reference's embeddings.
         """
@@ -165,7 +164,7 @@ class Workbench:
         self.head, self.keeps_documents = head, keeps_documents
 
     def start(self, config: TrialConfig) -> None:
-        """Restore the base weights, enable training of the part that the trial trains, and set the dropout."""
+        """Restore the base weights, enable training of the part that the trial trains, and set dropout."""
         self.trainable.start(config)
         self.head, self.keeps_documents = None, config.tower == "query"
         frozen_modules = self.structure.frozen_modules(self.dropouts.names, config.freezing)
@@ -209,7 +208,7 @@ class Workbench:
 
     @cached_property
     def stored_documents(self) -> StoredEncoder:
-        """Return the reference's embeddings of documents, which trials with the tower ``query`` do not change."""
+        """Return the reference's document embeddings, which trials with the ``query`` tower do not change."""
         return StoredEncoder(self.prepared.reference_embeddings.document)
 
     def tuned(self, batch_contexts: Sides[BatchContext] = NO_CONTEXTS) -> TunedEncoder:
@@ -232,11 +231,11 @@ class Workbench:
 
     @property
     def watches_each_rung(self) -> bool:
-        """Return whether each rung measures watched data; the tuned encoder's point then has the score ``watched``."""
+        """Return whether each rung measures watched data; the tuned encoder's point then has the ``watched`` score."""
         return self.watch is not None and self.watch.at == "rung"
 
     def measure_watched(self, config: TrialConfig, *, is_last: bool) -> Watched | None:
-        """Return the current trial's values on watched data; None without watched data, or if the rung is not due."""
+        """Return the current trial's values on watched data; None without watched data or on unmeasured rungs."""
         if self._watching is None or not (is_last or self.watches_each_rung):
             return None
         return self._watching.measure(config)
@@ -251,13 +250,16 @@ class Workbench:
     def pair_measures(
         self, evaluation: ScoredSet, encoded: Encoded, *, with_intervals: bool = False
     ) -> tuple[Measure, ...]:
-        """Return the measures of pairs of the split's sentences under the current weights; none without experts.
+        """Return the measures of the split's sentence pairs under the current weights; empty without experts.
 
         ``encoded`` is the result of :meth:`encode` for the same weights.
         """
         if not (self.prepared.scores_artifacts and isinstance(evaluation, EvaluationSet)):
             return ()
-        pairs = self._pairs(evaluation)
+        split = evaluation.split
+        if split not in self._pairs_by_split:  # the pairs are the same for all trials
+            self._pairs_by_split[split] = PairSet.of(self.prepared, evaluation)
+        pairs = self._pairs_by_split[split]
         before = self._untuned_cosines(evaluation, pairs)
         embeddings = self.both_sides(evaluation, encoded)
         return tuple(pairs.measure(embeddings, before, with_intervals=with_intervals))
@@ -265,12 +267,6 @@ class Workbench:
     def both_sides(self, evaluation: ScoredSet, encoded: Encoded) -> Sides[Float32Array]:
         """Return the unit embeddings (queries, width) of the split's sentences as queries and as documents."""
         return operating_points.embed_on_both_sides(self.tuned(), evaluation, encoded.queries)
-
-    def _pairs(self, evaluation: EvaluationSet) -> PairSet:
-        """Return a split's pairs, the same for all trials."""
-        if evaluation.split not in self._pairs_by_split:
-            self._pairs_by_split[evaluation.split] = PairSet.of(self.prepared, evaluation)
-        return self._pairs_by_split[evaluation.split]
 
     def _untuned_cosines(self, evaluation: EvaluationSet, pairs: PairSet) -> Float32Array:
         """Return the cosines of the random pairs before tuning, which depend only on the split and the tower."""
@@ -286,19 +282,19 @@ class Workbench:
     def task_scores(
         self, evaluation: ScoredSet, encoded: Encoded
     ) -> dict[PointKey, retrieval.Scores]:
-        """Return the scores of each data set of a sequence; none without a sequence."""
+        """Return the scores of each data set of a sequence; empty without a sequence."""
         return {}
 
     def describe_tasks(
         self, evaluation: ScoredSet, scores: dict[PointKey, retrieval.Scores]
     ) -> list[dict[str, Any]]:
-        """Return the points of a sequence's individual data sets as in a ledger event; none without a sequence."""
+        """Return the points of a sequence's individual data sets in ledger form; empty without a sequence."""
         return []
 
     def describe(
         self, evaluation: ScoredSet, scores: dict[PointKey, retrieval.Scores]
     ) -> list[dict[str, Any]]:
-        """Return these points as in a ledger event, without trial and step, which the event already contains."""
+        """Return these points in ledger form, without the trial and step, which the event already contains."""
         tuned = self.tuned()
         described = []
         for key, scores_of_point in scores.items():

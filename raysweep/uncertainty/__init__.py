@@ -1,4 +1,4 @@
 """Uncertainty of a front: intervals, stability, and the noise due to queries, seeds and selection.
 
-Pure arithmetic on per-query scores, with one array per split, used for the report and to compare runs.
+Pure arithmetic on per-query scores, with one array per split, used in reports and run comparisons.
 """

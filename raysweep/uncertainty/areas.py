@@ -24,7 +24,7 @@ def reference_points(reference: Float64Array, goals: Goals) -> Float64Array:
 
 @dataclass(frozen=True)
 class FrontArea:
-    """The hypervolume of the points at ``rows``; each resample's row ``reference`` determines the reference point."""
+    """The hypervolume of the points at ``rows``; in each resample, row ``reference`` sets the reference point."""
 
     rows: Sequence[int]
     reference: int

@@ -237,7 +237,11 @@ class _SeedEffect:
     @classmethod
     def of(cls, scored: Scored, noise: SeedNoise) -> "_SeedEffect":
         point_noise = noise.of_points(scored.configuration.keys)
-        luck = point_noise.reliability * _lead(scored)
+        means = scored.configuration.run_means
+        scored_means = [means[list(runs), row].mean(axis=0) for row, runs in enumerate(scored.runs)]
+        # the scored runs' lead over all of the configuration's runs on dev, (points, 2)
+        lead: Float64Array = np.stack(scored_means) - means.mean(axis=0)
+        luck = point_noise.reliability * lead
         per_run = 1 / scored.configuration.runs
         per_scored = np.array([[1 / len(runs)] for runs in scored.runs])
         unseen = (1 - point_noise.reliability) * (per_scored - per_run)
@@ -254,11 +258,3 @@ class _SeedEffect:
         return seeds.sample_deviations(
             self.scored.configuration.run_means, self.sizes, rng, num_samples
         )
-
-
-def _lead(scored: Scored) -> Float64Array:
-    """Return the scored runs' lead over all of the configuration's runs on dev, (points, 2)."""
-    means = scored.configuration.run_means
-    scored_means = [means[list(runs), row].mean(axis=0) for row, runs in enumerate(scored.runs)]
-    lead: Float64Array = np.stack(scored_means) - means.mean(axis=0)
-    return lead

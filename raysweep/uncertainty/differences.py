@@ -47,7 +47,7 @@ class Difference:
 
 
 def paired(differences: Sequence[Float64Array]) -> tuple[Difference, ...]:
-    """Return the mean of each array of differences (queries,), with paired t-tests adjusted for their number."""
+    """Return the mean of each array of differences (queries,), and paired t-tests adjusted for multiple comparisons."""
     estimates = [float(difference.mean()) for difference in differences]
     intervals = map(interval.of_mean, differences)
     p_values = [_p_value(difference) for difference in differences]

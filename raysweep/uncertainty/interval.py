@@ -87,8 +87,8 @@ def of_means(scores: Float64Array) -> list[Interval]:
 def of_ratios(scores: Float64Array, unit: Float64Array) -> list[Interval]:
     """Return the interval for each point's mean of ``scores`` (points, queries) over the mean of ``unit`` (queries,).
 
-    The ratio is linearized (Cochran, "Sampling Techniques", 1977, chapter 6), so that a query's effects on numerator
-    and denominator are not counted separately.
+    The ratio is linearized (Cochran, "Sampling Techniques", 1977, chapter 6), so that a query's effects on the
+    numerator and denominator are not counted separately.
     """
     mean_unit = float(unit.mean())
     if not mean_unit:

@@ -68,7 +68,7 @@ def hypervolumes(points: Float64Array, references: Float64Array) -> Float64Array
 
 
 def knees(points: Float64Array) -> NDArray[np.int64]:
-    """Return the index of each resample's knee, (resamples,), given points (resamples, points, 2), points >= 1."""
+    """Return the index of each resample's knee, (resamples,), given at least one point: (resamples, points, 2)."""
     beyond = _beyond_chord(points, memberships(points))
     farthest = beyond.max(axis=1, keepdims=True)
     is_tied = beyond >= farthest - 1e-9

@@ -58,7 +58,12 @@ class Noise:
         estimate = self.estimate(functional)
         values = functional(self.resampled)
         mean = float(values.mean())
-        variance = self._of_queries(values)
+        variance = Variance(np.inf, 0.0)
+        degrees = self.num_queries - 1
+        if degrees >= 1:
+            # This corrects the bootstrap's divisor from n to n - 1.
+            by_queries = float(values.var(ddof=1)) * self.num_queries / degrees
+            variance = Variance(by_queries, degrees)
         biases = [mean - estimate]
         if self.seeds is not None:
             values_by_seeds = functional(self.resampled + self.seeds.deviations)
@@ -68,11 +73,3 @@ class Noise:
         corrected = estimate - sum(biases)
         squared_error = variance.value + sum(bias**2 for bias in biases)
         return interval.around(corrected, squared_error, variance.degrees, level)
-
-    def _of_queries(self, values: Float64Array) -> Variance:
-        """Return the variance due to queries, with the bootstrap's divisor corrected from n to n - 1."""
-        degrees = self.num_queries - 1
-        if degrees < 1:
-            return Variance(np.inf, 0.0)
-        variance = float(values.var(ddof=1)) * self.num_queries / degrees
-        return Variance(variance, degrees)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raysweep.metrics.arrays import Float64Array
 
@@ -45,17 +44,10 @@ class Resamples:
         for start in range(0, self.count, at_once):
             size = min(at_once, self.count - start)
             indices = rng.integers(self.num_queries, size=(size, self.num_queries))
-            yield _shares(indices)
-
-
-def _shares(indices: NDArray[np.int64]) -> Float64Array:
-    """Return each query's share of each resample, (resamples, queries), given the indices of the queries drawn."""
-    size, num_queries = indices.shape
-    first = num_queries * np.arange(size)
-    cells = indices + first[:, None]
-    counts = np.bincount(cells.ravel(), minlength=indices.size)
-    shares: Float64Array = counts.reshape(indices.shape) / num_queries
-    return shares
+            first = self.num_queries * np.arange(size)
+            cells = indices + first[:, None]
+            counts = np.bincount(cells.ravel(), minlength=indices.size)
+            yield counts.reshape(indices.shape) / self.num_queries
 
 
 def resampled_means(scores: Float64Array, seed: int, resamples: int = RESAMPLES) -> Float64Array:

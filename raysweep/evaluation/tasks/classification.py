@@ -99,20 +99,16 @@ class Classifier:
         Without ``dev``, C is the best in the inner folds of ``train``. Ties are resolved in favor of the smallest C.
         """
         if dev is None:
-            strength = self._choose_on_folds(train)
+            shares_of_folds = []
+            for fitted, tested in self._split(train, NUM_INNER_FOLDS):
+                answers = self._answers(train.take(fitted), train.take(tested), STRENGTHS)
+                shares_of_folds.append([is_right.mean() for is_right in answers])
+            shares = np.mean(shares_of_folds, axis=0).tolist()
         else:
             shares = [is_right.mean() for is_right in self._answers(train, dev, STRENGTHS)]
-            strength = STRENGTHS[int(np.argmax(shares))]
+        strength = STRENGTHS[int(np.argmax(shares))]
         (is_right,) = self._answers(train, test, [strength])
         return Predicted(is_right, np.zeros(len(is_right), np.intp), (strength,))
-
-    def _choose_on_folds(self, train: Rows) -> float:
-        shares = []
-        for fitted, tested in self._split(train, NUM_INNER_FOLDS):
-            answers = self._answers(train.take(fitted), train.take(tested), STRENGTHS)
-            shares.append([is_right.mean() for is_right in answers])
-        means = np.mean(shares, axis=0)
-        return STRENGTHS[int(means.argmax())]
 
     def _split(
         self, rows: Rows, num_folds: int

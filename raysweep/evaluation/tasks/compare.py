@@ -1,4 +1,4 @@
-"""The command ``transfer``, which compares frozen encoders on tasks that they were not tuned for.
+"""The ``transfer`` command, which compares frozen encoders on tasks that they were not tuned for.
 
 Task sentences that also occur in the data that a model was tuned on are counted, and scores without them are added.
 Two sentences are equal if their letters and digits are, ignoring case, spacing and punctuation. If most letters of a
@@ -28,7 +28,7 @@ from raysweep.errors import InputError
 from raysweep.evaluation.tasks import tasks
 from raysweep.evaluation.tasks.classification import Classifier, Predicted, Rows
 from raysweep.evaluation.tasks.scores import Flags, Score, Values, spearman
-from raysweep.evaluation.tasks.tasks import Classification, Columns, Task
+from raysweep.evaluation.tasks.tasks import Columns, Task
 from raysweep.metrics.arrays import Float32Array
 from raysweep.storage.location import expand_home, is_uri
 from raysweep.terminal import Advance, Display
@@ -119,7 +119,7 @@ Outcome = Predicted | Correlated
 
 @dataclass(frozen=True)
 class TunedOn:
-    """Data that models were tuned on: sources and their text column. ``models`` are those whose provenance names it.
+    """Sources of tuning data and their text column. ``models`` are those whose provenance names the data.
 
     ``subset`` is the configuration name of a source on the Hub.
     """
@@ -288,7 +288,7 @@ def _check_packages(
 
 
 def _warn(task: Task, settings: Settings, display: Display) -> None:
-    """Warn of merged labels, classes that are too small for the folds, and test labels that train lacks."""
+    """Warn about merged labels, classes that are too small for the folds, and test labels that train lacks."""
     if isinstance(task, ScoredPairs):
         return
     if task.merged:
@@ -365,7 +365,12 @@ def _outcome(
     if isinstance(task, ScoredPairs):
         similarities = embedded.similarities(task.first, task.second)
         return Correlated(task.gold, similarities)
-    parts = _embedded_parts(task, embedded)
+    label_names = {label for labeled in task.parts.values() for label in labeled.labels}
+    numbers = {label: number for number, label in enumerate(sorted(label_names))}
+    parts = {}
+    for part, labeled in task.parts.items():
+        labels = np.array([numbers[label] for label in labeled.labels])
+        parts[part] = Rows(embedded.of_sentences(labeled.texts), labels)
     num_done = 0
     with display.stage(f"transfer: {model} on {task.name}") as advance:
 
@@ -379,14 +384,3 @@ def _outcome(
         if task.is_split:
             return classifier.test(parts["train"], parts.get("dev"), parts["test"])
         return classifier.cross_validate(parts["all"])
-
-
-def _embedded_parts(task: Classification, embedded: Embedded) -> dict[str, Rows]:
-    """Return the embeddings of each part of a task, with the same class numbers in all parts."""
-    label_names = {label for labeled in task.parts.values() for label in labeled.labels}
-    numbers = {label: number for number, label in enumerate(sorted(label_names))}
-    rows = {}
-    for part, labeled in task.parts.items():
-        labels = np.array([numbers[label] for label in labeled.labels])
-        rows[part] = Rows(embedded.of_sentences(labeled.texts), labels)
-    return rows

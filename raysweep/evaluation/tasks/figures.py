@@ -96,6 +96,23 @@ def as_csv(compared: Comparison) -> str:
 
 
 def _task_as_json(results: TaskResults) -> dict[str, Any]:
+    scores = []
+    for model, outcome in results.outcomes.items():
+        strengths = list(outcome.strengths) if isinstance(outcome, Predicted) else None
+        unseen = {
+            overlap.data.name: outcome.score(overlap.is_unseen) for overlap in results.overlaps
+        }
+        scores.append(
+            {
+                "model": model,
+                **_score_as_json(outcome.score()),
+                "fold_std": _fold_std(outcome),
+                "strengths": strengths,
+                "unseen": [
+                    {"data": name, **_score_as_json(score)} for name, score in unseen.items()
+                ],
+            }
+        )
     return {
         "task": results.task.name,
         "kind": _kind(results),
@@ -103,20 +120,7 @@ def _task_as_json(results: TaskResults) -> dict[str, Any]:
         "shared": [
             {"data": overlap.data.name, **overlap.num_shared} for overlap in results.overlaps
         ],
-        "scores": [_scores_as_json(model, results) for model in results.outcomes],
-    }
-
-
-def _scores_as_json(model: str, results: TaskResults) -> dict[str, Any]:
-    outcome = results.outcomes[model]
-    strengths = list(outcome.strengths) if isinstance(outcome, Predicted) else None
-    unseen = {overlap.data.name: outcome.score(overlap.is_unseen) for overlap in results.overlaps}
-    return {
-        "model": model,
-        **_score_as_json(outcome.score()),
-        "fold_std": _fold_std(outcome),
-        "strengths": strengths,
-        "unseen": [{"data": name, **_score_as_json(score)} for name, score in unseen.items()],
+        "scores": scores,
     }
 
 

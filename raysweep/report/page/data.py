@@ -1,4 +1,4 @@
-"""The data of the page's script, as one JSON value: the run, its points, trials and front members, and its readings."""
+"""The page script's data, as one JSON value: the run, its points, trials and front members, and its readings."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -15,7 +15,7 @@ from raysweep.results.types import Point
 
 MAX_CHARACTERS = 400  # longer sentences are truncated
 
-MAX_TOTAL_CHARACTERS = 1_200_000  # of all sentences of a page; further queries are left out
+MAX_TOTAL_CHARACTERS = 1_200_000  # of all sentences on a page; further queries are left out
 
 COSINE_STEPS = 1000  # cosines are stored in multiples of 1/1000
 
@@ -61,8 +61,8 @@ def reading_values(
 ) -> Json:
     """Return queries, the sentences retrieved by the reference and each member, and each sentence's text once.
 
-    ``retrieved`` holds, for each point and query, the indices of sentences, best first, and their cosines under the
-    reference.
+    ``retrieved`` holds, for each point and query, the sentences' indices, best first, and their
+    cosines under the reference.
     """
     point_names = {member.name: name_of_point(member) for member in members}
     stored = {name: key for name, key in point_names.items() if key in readings.retrieved}
@@ -118,7 +118,7 @@ class _Sentences:
 
 
 def _leading_queries(readings: Readings, points: Iterable[PointName]) -> list[int]:
-    """Return the leading queries whose sentences fit the page's size limit, at least one."""
+    """Return the leading queries, at least one, whose sentences fit the page's size limit."""
     retrievals = [readings.retrieved[point] for point in points]
     embedded: set[int] = set()
     total = 0

@@ -1,4 +1,4 @@
-"""The page as one HTML document that embeds its policy, styles, data and scripts and fetches nothing."""
+"""The page of a run or a comparison: one HTML document that embeds its styles, data and scripts and fetches nothing."""
 
 import base64
 import hashlib
@@ -10,12 +10,16 @@ from importlib.resources.abc import Traversable
 from pathlib import PurePath
 from typing import Any
 
-from raysweep.output import escape_html
-from raysweep.report.page.comparison import comparison_data, comparison_header, comparison_sections
+from raysweep.metrics.scores import spec_of
+from raysweep.output import escape_controls, escape_html
+from raysweep.report import side_by_side_texts
 from raysweep.report.page.data import page_data
-from raysweep.report.page.markup import join
+from raysweep.report.page.markup import details, figure, join, note_list, paragraph, section, table
+from raysweep.report.page.points import Json, compared_points, scaled
 from raysweep.report.page.sections import Material, header, sections
-from raysweep.report.side_by_side import SideBySide
+from raysweep.report.side_by_side import Side, SideBySide
+from raysweep.report.style import DARK_PALETTE, PALETTE
+from raysweep.report.texts import front_title, scores_text
 
 REPORT_SCRIPTS = (
     "elements",
@@ -43,12 +47,13 @@ COMPARISON_SCRIPTS = ("elements", "theme", "frame", "chart", "comparison")
 
 LIBRARY = "echarts.min.js"  # Apache ECharts, unmodified from its npm package
 
-# In addition to JSON's own escapes: `<` could end the element, and a lenient parser could take the others for markup.
+# In addition to JSON's own escapes: `<` could end the element, and a lenient parser could mistake
+# the others for markup.
 _ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&"}
 
 
 def render(material: Material) -> bytes:
-    """Return the page of a run as file content. All texts of the run are escaped."""
+    """Return a run's page as file content. All of the run's texts are escaped."""
     summary = material.summary
     folder = summary.results.folder
     title = f"raysweep: {summary.results.info.name}"
@@ -58,13 +63,80 @@ def render(material: Material) -> bytes:
 
 
 def render_comparison(comparison: SideBySide, png: bytes) -> bytes:
-    """Return the page of a comparison as file content; ``png`` is the figure for readers without scripts."""
+    """Return a comparison's page as file content; ``png`` is the figure for readers without scripts."""
     title = f"raysweep: {', '.join(side.label for side in comparison.sides)}"
-    body = join(comparison_sections(comparison, png))
+    body = join(_comparison_sections(comparison, png))
     data = embedded_json(comparison_data(comparison))
     return document(
-        title, comparison_header(comparison), body, data, Assets.read(COMPARISON_SCRIPTS)
+        title, _comparison_header(comparison), body, data, Assets.read(COMPARISON_SCRIPTS)
     )
+
+
+def _comparison_header(comparison: SideBySide) -> str:
+    """Return the names of the runs, and the data that they share."""
+    info = comparison.sides[0].summary.results.info
+    title = f"<h1>{escape_html(_names(comparison))}</h1>"
+    subtitle = f"{len(comparison.sides)} runs on {info.dataset}; raysweep {info.version}"
+    return join([title, paragraph(subtitle, "soft")])
+
+
+def _comparison_sections(comparison: SideBySide, png: bytes) -> list[str]:
+    """Return the notes, the chart of all fronts and the tables; ``png`` is the chart for readers without scripts."""
+    definitions = paragraph(scores_text(comparison.sides[0].summary.results.info))
+    chart = '<div class="scripted" id="fronts-chart" hidden></div>'
+    image = f"<noscript>{figure(png, front_title(comparison.goals))}</noscript>"
+    points = table(side_by_side_texts.point_table(comparison), "Points of the fronts", "fit")
+    all_points = details("All points of the fronts", points)
+    parts = [
+        note_list(side_by_side_texts.notes(comparison)),
+        section("fronts", "Fronts", definitions, chart, image, all_points),
+    ]
+    for title, content in side_by_side_texts.sections(comparison):
+        name = title.lower().replace(" ", "-")
+        parts.append(section(name, title, table(content, title, "fit")))
+    return parts
+
+
+def comparison_data(comparison: SideBySide) -> Json:
+    """Return the page script's data: fronts and limits by split, with scores x100."""
+    goals = comparison.goals
+    limits = {}
+    for split in comparison.splits:
+        # The oracle front and the reference are the same for all runs; use those of the first run
+        # that stores them.
+        by_run = [compared_points(side.summary, split) for side in comparison.sides]
+        limits[split] = {
+            name: next((each[name] for each in by_run if each[name]), None)
+            for name in ("oracle", "reference")
+        }
+    return {
+        "run": {"name": _names(comparison)},
+        "title": front_title(goals),
+        "labels": {"p": spec_of(goals.p).label, "s": spec_of(goals.s).label},
+        "palette": {"light": PALETTE, "dark": DARK_PALETTE},
+        "splits": list(comparison.splits),
+        "sides": [_side_values(side, comparison) for side in comparison.sides],
+        "limits": limits,
+    }
+
+
+def _names(comparison: SideBySide) -> str:
+    return ", ".join(escape_controls(side.label) for side in comparison.sides)
+
+
+def _side_values(side: Side, comparison: SideBySide) -> Json:
+    """Return a run's label and its points on each split; ``knee`` is an index, or None."""
+    goals = comparison.goals
+    members = side.front.members
+    knee = next((index for index, member in enumerate(members) if member.is_knee), None)
+    fronts = {}
+    for split in comparison.splits:
+        points = side.front.on(split)
+        fronts[split] = [
+            {"name": point.name, "value": [scaled(point[goals.s]), scaled(point[goals.p])]}
+            for point in points
+        ]
+    return {"label": escape_controls(side.label), "knee": knee, "fronts": fronts}
 
 
 def document(title: str, top: str, body: str, data: str, assets: "Assets") -> bytes:

@@ -74,7 +74,7 @@ def details(title: str, content: str, *, is_open: bool = False) -> str:
 
 
 def table(content: TextTable, label: str, style: str = "") -> str:
-    """Return a table in a box that scrolls, also by keyboard; ``label`` names the box for screen readers."""
+    """Return a table in a box that scrolls, including by keyboard; ``label`` names the box for screen readers."""
     head = _cells("th", content, [escape_html(column) for column in content.columns])
     rows = [_row(content, row) for row in content.rows]
     body = f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody>"
@@ -92,19 +92,19 @@ def scroll_box(content: str, label: str, *, is_long: bool = False) -> str:
 def _row(content: TextTable, row: Sequence[str]) -> str:
     cells = []
     for column, text in zip(content.columns, row, strict=True):
-        cells.append(wrap_terms(text) if column in content.text else _number(text))
+        score, bracket, bounds = text.partition(" [")
+        if column in content.text:
+            cell = wrap_terms(text)
+        elif bracket:  # the interval wraps to the next line if the cell is too narrow
+            interval = f'<span class="interval">[{escape_html(bounds)}</span>'
+            cell = f"{escape_html(score)} {interval}"
+        else:
+            cell = escape_html(text)
+        cells.append(cell)
     mark = row[0] if content.columns[0] == "mark" else ""
     style = "misses" if mark == MISSES else "mark"
     attribute = f' class="{style}"' if mark else ""
     return f"<tr{attribute}>{_cells('td', content, cells)}</tr>"
-
-
-def _number(text: str) -> str:
-    """Return a number; its interval wraps to the next line if the cell is too narrow."""
-    score, bracket, bounds = text.partition(" [")
-    if not bracket:
-        return escape_html(text)
-    return f'{escape_html(score)} <span class="interval">[{escape_html(bounds)}</span>'
 
 
 def _cells(tag: str, content: TextTable, cells: Sequence[str]) -> str:

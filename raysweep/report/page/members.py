@@ -14,13 +14,12 @@ from raysweep.report.tables import front_table, show
 from raysweep.report.texts import constraint_heading
 from raysweep.results.query_scores import name_of_point
 from raysweep.uncertainty.front import FrontUncertainty
-from raysweep.uncertainty.interval import Interval
 
 TITLE = "Front members"
 
 
 def member_table(summary: Summary) -> str:
-    """Return the table: the knee, then the front by decreasing S on dev. Headings of guard columns include the limits."""
+    """Return the table: the knee, then the front by decreasing S on dev. Guard headings include limits."""
     content = front_table(summary)
     knee_rows: list[tuple[str, ...]] = []
     other_rows: list[tuple[str, ...]] = []
@@ -102,7 +101,7 @@ def _missed(name: str, score: float, minimum: float) -> str:
 def _intervals(
     member: Member, front: FrontUncertainty | None, keys: Mapping[str, str], goals: Goals
 ) -> Json:
-    """Return a member's stability and the intervals of its scores, both on the split of ``front``.
+    """Return a member's stability and score intervals, both on the split of ``front``.
 
     The result is empty if per-query scores are not stored.
     """
@@ -110,14 +109,16 @@ def _intervals(
     if front is None or uncertainty is None:
         return {}
     named = uncertainty.named(goals)
-    bounds = {key: _ends(named.get(name)) for key, name in keys.items() if key in ("p", "s", "r")}
+    bounds: dict[str, list[float | None] | None] = {}
+    for key, name in keys.items():
+        if key in ("p", "s", "r"):
+            interval = named.get(name)
+            bounds[key] = None
+            if interval is not None:
+                bounds[key] = [scaled(interval.low), scaled(interval.high)]
     return {
         "level": front.level,
         **bounds,
         "stability": round(uncertainty.stability, 3),
         "inKneeRegion": uncertainty.in_knee_region,
     }
-
-
-def _ends(interval: Interval | None) -> list[float | None] | None:
-    return None if interval is None else [scaled(interval.low), scaled(interval.high)]

@@ -7,14 +7,14 @@ from typing import Any
 
 from raysweep.storage.folder import Folder
 
-# Pages may be shared, so they contain neither credentials of URIs nor folders of the machine.
+# Pages may be shared, so they contain neither URI credentials nor local folders.
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
 _FOLDERS = re.compile(r"""(?<=[:-] |.["'])(?:~|[A-Za-z]:)?[/\\][^"'\n]*[/\\]""")
 
 
 @dataclass(frozen=True)
 class Origin:
-    """A run's ``configuration`` as YAML, empty if it is missing, and ``identities`` as (name, fingerprint)."""
+    """A run's ``configuration`` as YAML, empty if it is missing, and ``identities`` as (name, fingerprint) pairs."""
 
     configuration: str = ""
     identities: tuple[tuple[str, str], ...] = ()
@@ -27,7 +27,7 @@ class Origin:
 
 
 def hide_places(text: str) -> str:
-    """Replace credentials of URIs and the folders of absolute local paths with ``…``."""
+    """Replace URI credentials and the folders of absolute local paths with ``…``."""
     return _FOLDERS.sub("…/", _CREDENTIALS.sub("…@", text))
 
 

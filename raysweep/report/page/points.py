@@ -1,4 +1,4 @@
-"""Points and their scores for the page's charts: the trials' points on dev, and the points that the front is compared with.
+"""Points and scores for the page's charts: trials' dev points, and those compared with the front.
 
 Scores are x100, rounded to the precision of a screen.
 """
@@ -30,7 +30,7 @@ def scaled(score: float | None) -> float | None:
 
 
 def score_keys(summary: Summary) -> dict[str, str]:
-    """Return the names of the scores that the page shows by the keys under which its script reads them.
+    """Return the names of the page's scores, by the keys that its script uses.
 
     P and S are the goals; a score without a letter of its own is keyed by its name.
     """
@@ -42,7 +42,7 @@ def score_keys(summary: Summary) -> dict[str, str]:
 
 
 def score_texts(keys: Mapping[str, str]) -> list[Json]:
-    """Return the texts of each score for the script, in the order of tables."""
+    """Return each score's texts for the script, in table order."""
     texts: list[Json] = []
     for key, name in keys.items():
         spec = spec_of(name)
@@ -53,7 +53,7 @@ def score_texts(keys: Mapping[str, str]) -> list[Json]:
 
 
 def scores_of(point: Point, keys: Mapping[str, str]) -> Json:
-    """Return the scores of a point by the ``keys`` of the page."""
+    """Return a point's scores by the page's ``keys``."""
     return {key: scaled(point.get(name)) for key, name in keys.items()}
 
 
@@ -90,7 +90,7 @@ class ShownPoints:
         return {point: index for index, point in enumerate(self.points)}
 
     def columns(self, keys: Mapping[str, str]) -> Json:
-        """Return each field as a list, scores by the ``keys`` of the page; ``kind`` is an index into ``kinds``."""
+        """Return each field as a list, scores by the page's ``keys``; ``kind`` is an index into ``kinds``."""
         points = self.points
         point_by_key = {point.key: point for point in points}
         point_keys = sorted(point_by_key, key=lambda key: (key[0], key[1] or 0.0))
@@ -114,7 +114,7 @@ class ShownPoints:
 
 
 def compared_points(summary: Summary, split: ScoredSplit) -> Json:
-    """Return the oracle in order of increasing bonus, the reference, the baselines and the constraints on a split.
+    """Return a split's oracle (by increasing bonus), reference, baselines and constraints.
 
     Each is empty or None if it is not stored. The chart draws the constraints as lines.
     """

@@ -1,11 +1,14 @@
 """The page's sections. Tables and sentences need no script; chart elements are empty until the script fills them."""
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from raysweep.metrics.scores import Goals, spec_of
 from raysweep.output import ABSENT, TextTable, escape_html
+from raysweep.report.choice import export_command, probe_command
 from raysweep.report.front import Member
 from raysweep.report.importance import MIN_RUNGS, MIN_TRIALS, Importance, Share
 from raysweep.report.notes import ENDINGS, notes
@@ -21,7 +24,6 @@ from raysweep.report.page.markup import (
     table,
 )
 from raysweep.report.page.members import TITLE, member_table
-from raysweep.report.page.next_steps import next_steps
 from raysweep.report.page.origin import Origin, hide_places
 from raysweep.report.page.trials import stopping_table, stopping_text, trial_table
 from raysweep.report.summary import Summary
@@ -50,6 +52,7 @@ from raysweep.report.texts import (
 )
 from raysweep.report.trust import trust_sentences
 from raysweep.report.watched_trials import last_rungs, tensor_table
+from raysweep.results.commands import format_command, format_resume, resume_options
 from raysweep.results.readings import Readings
 from raysweep.results.types import Point
 from raysweep.uncertainty.interval import LEVEL
@@ -92,6 +95,12 @@ def sections(material: Material) -> list[str]:
         if trial.traceback:
             content = f'<pre class="scroll" tabindex="0">{escape_html(hide_places(trial.traceback))}</pre>'
             tracebacks.append(details(f"Trial {trial.trial}: {trial.reason}", content))
+    evaluations = []
+    for evaluation in evaluation_sections(summary):
+        picture = ""
+        if evaluation.title == PAIRS and material.pairs_png is not None:
+            picture = figure(material.pairs_png, "Precision against recall of neighbor pairs")
+        evaluations.append(_table_section(evaluation, picture=picture))
     stopping = TableSection("Early stopping", stopping_table(summary), [stopping_text(summary)])
     return [
         note_list(notes(summary)),
@@ -100,10 +109,7 @@ def sections(material: Material) -> list[str]:
         next_steps(summary),
         _readings(material),
         _certainty(summary),
-        *(
-            _table_section(content, picture=_picture(material, content))
-            for content in evaluation_sections(summary)
-        ),
+        *evaluations,
         _watched(material),
         _curves(material),
         _hyperparameters(summary),
@@ -114,13 +120,6 @@ def sections(material: Material) -> list[str]:
         section("failures", "Failures", *tracebacks),
         _settings(material),
     ]
-
-
-def _picture(material: Material, content: TableSection) -> str:
-    """Return the figure of the section on pairs, or nothing."""
-    if content.title != PAIRS or material.pairs_png is None:
-        return ""
-    return figure(material.pairs_png, "Precision against recall of pairs of neighbors")
 
 
 def _table_section(content: TableSection, name: str = "", picture: str = "") -> str:
@@ -168,20 +167,16 @@ def tiles(summary: Summary) -> str:
             detail += f"; early stopping saved about {total.saved_seconds:,.0f}"
         seconds = f"{total.cost.seconds:,.0f}"
         all_tiles.append(Tile("trial-seconds", seconds, detail))
-    all_tiles += _area_tiles(summary)
-    content = "".join(tile.render() for tile in all_tiles)
-    return f'<dl class="tiles">{content}</dl>'
-
-
-def _area_tiles(summary: Summary) -> Iterator[Tile]:
-    """Yield a tile of the front's share of the oracle's hypervolume for each split."""
     for split, area in summary.areas.items():
         detail = f"front {show_area(area.front)}"
         uncertainty = summary.uncertainty.get(split)
         if uncertainty is not None and uncertainty.share is not None:
             interval = show_interval(uncertainty.share, show_share)
             detail = f"{interval} {CORRECTED}; {detail}"
-        yield Tile(f"share of the oracle's hypervolume, {split}", show_share(area.share), detail)
+        name = f"share of the oracle's hypervolume, {split}"
+        all_tiles.append(Tile(name, show_share(area.share), detail))
+    content = "".join(tile.render() for tile in all_tiles)
+    return f'<dl class="tiles">{content}</dl>'
 
 
 def _member_tiles(member: Member, goals: Goals) -> Iterator[Tile]:
@@ -233,14 +228,66 @@ def _front(material: Material) -> str:
     return section("front", "Front", chart, picture, definitions, members, paragraph(order, "soft"))
 
 
+class Step(NamedTuple):
+    """A command that usually follows a sweep, with its purpose."""
+
+    text: str
+    command: str
+
+
+def next_steps(summary: Summary) -> str:
+    """Return the section, or nothing for a run without a knee."""
+    items = []
+    for step in steps(summary):
+        command = f'<code class="command">{escape_html(step.command)}</code>'
+        items.append(f"<li>{paragraph(step.text)}{command}</li>")
+    return (
+        section("next", "What to do next", f'<ul class="card steps">{join(items)}</ul>')
+        if items
+        else ""
+    )
+
+
+def steps(summary: Summary) -> Iterator[Step]:
+    """Yield the commands: for the knee, for points with as much S but more P, and for a longer sweep."""
+    knee = next((member.dev for member in summary.members if member.is_knee), None)
+    if knee is None:
+        return
+    results = summary.results
+    floors = [front.floor for front in summary.uncertainty.values()]
+    if any(floor and floor.is_better for floor in floors) and (command := probe_command(summary)):
+        yield Step(
+            "Export the probe, which needs no training and is better than the front:", command
+        )
+    yield Step(
+        f"Export the knee, trial {knee.trial} at rung {knee.step}:",
+        export_command(summary, knee.name),
+    )
+    p, s = summary.goals.headings
+    limit = math.floor(100 * knee[summary.goals.s])
+    condition = f"{summary.goals.s} >= {limit}"
+    show_command = format_command(
+        "show", results.folder, "--where", condition, "--best", summary.goals.p
+    )
+    yield Step(
+        f"Look at another trade-off, such as the highest {p} with {s} of at least {limit}:",
+        show_command,
+    )
+    if results.status != "running":
+        options = resume_options(results) or ["--trials", str(2 * results.info.num_trials)]
+        yield Step(
+            "Continue the sweep with a larger budget:", format_resume(results.folder, *options)
+        )
+
+
 def _readings(material: Material) -> str:
-    """Return the element of the reading panel if the run has readings."""
+    """Return the reading panel's element if the run has readings."""
     readings = material.readings
     if readings is None or not readings.shown or not material.summary.members:
         return ""
     text = (
-        f"The sentences that the reference and the pinned point retrieve for a query from {readings.split}, best first. "
-        "Queries on which points differ most come first. ✓ marks sentences with the query's label, ✗ others."
+        f"The sentences that the reference and the pinned point retrieve for a query from {readings.split}, best "
+        "first. Queries on which points differ most come first. ✓ marks sentences with the query's label, ✗ others."
     )
     if not readings.texts:
         text += " The run stores no texts (report.texts is false)."
@@ -292,7 +339,7 @@ def _curves(material: Material) -> str:
 
 
 def _hyperparameters(summary: Summary) -> str:
-    """Return chart elements only: the table of trials shows the same data without a script."""
+    """Return chart elements only: the trial table shows the same data without a script."""
     if not summary.members:
         return ""
     parallel_text = (

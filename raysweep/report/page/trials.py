@@ -36,7 +36,7 @@ def plain_value(value: Any) -> Value:
 def parameters(trials: Sequence[Trial], logarithmic: Collection[str] = ()) -> list[Json]:
     """Return the varied parameters; numeric ones have ``log`` set if they get a logarithmic axis.
 
-    ``logarithmic`` are those that are searched on a logarithmic scale.
+    ``logarithmic`` contains those that are searched on a logarithmic scale.
     """
     described: list[Json] = []
     for name in varied_parameters(trials):
@@ -57,7 +57,7 @@ def parameters(trials: Sequence[Trial], logarithmic: Collection[str] = ()) -> li
 
 
 def _trial_scores(summary: Summary) -> dict[str, str]:
-    """Return the names of a trial's scores by key: those of its points without the accuracy, except if it is a goal."""
+    """Return the names of a trial's scores by key: its points' scores, without accuracy unless it is a goal."""
     return {key: name for key, name in score_keys(summary).items() if key != "a"}
 
 
@@ -85,7 +85,7 @@ def statuses() -> list[Json]:
 def trial_values(summary: Summary, indices: Mapping[Point, int]) -> list[Json]:
     """Return all trials; ``rungs`` are lists of examples seen, objective, P, S, retention and other scores.
 
-    ``indices`` are those of the shown points.
+    ``indices`` maps the shown points to their indices.
     """
     names = varied_parameters(trial_summary.trial for trial_summary in summary.trials)
     score_names = _trial_scores(summary).values()
@@ -143,7 +143,7 @@ AFTER_SCORES = (
 
 
 def trial_table(summary: Summary) -> str:
-    """Return the table in its scrolling box, with a column per varied parameter; rows are those of ``summary.trials``."""
+    """Return the table in its scrolling box: a column per varied parameter, rows as in ``summary.trials``."""
     trials = [trial_summary.trial for trial_summary in summary.trials]
     names = varied_parameters(trials)
     scores = _trial_scores(summary)
@@ -186,21 +186,18 @@ def _trial_row(
     for name in names:
         value = trial.config.get(name)
         texts.append(ABSENT if value is None else short(value))
-    cells = [str(trial.trial), _status_cell(trial), *map(wrap_terms, texts)]
-    tagged_cells = []
-    for column, cell in zip(columns, cells, strict=True):
-        tagged_cells.append(f'<td class="{column.style}">{cell}</td>')
-    return f"<tr>{''.join(tagged_cells)}</tr>"
-
-
-def _status_cell(trial: Trial) -> str:
-    """Return the trial's status and reason as HTML."""
+    status = wrap_terms(with_sign(standing(trial)))
     reason = trial.reason
     if trial.replicate_of is not None:
         repeats = f"repeats trial {trial.replicate_of}"
         reason = f"{repeats}; {reason}" if reason else repeats
-    status = wrap_terms(with_sign(standing(trial)))
-    return f"{status}<small>{wrap_terms(reason)}</small>" if reason else status
+    if reason:
+        status += f"<small>{wrap_terms(reason)}</small>"
+    cells = [str(trial.trial), status, *map(wrap_terms, texts)]
+    tagged_cells = []
+    for column, cell in zip(columns, cells, strict=True):
+        tagged_cells.append(f'<td class="{column.style}">{cell}</td>')
+    return f"<tr>{''.join(tagged_cells)}</tr>"
 
 
 @dataclass

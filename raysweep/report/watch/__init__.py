@@ -1,4 +1,4 @@
-"""A live view of a run in a terminal: its trials, and its front as a table and as a plot of characters.
+"""A live view of a run in a terminal: its trials, and its front as a table and a character plot.
 
-The command ``watch`` shows it, reading only the ledger. Nothing is written to the run.
+The ``watch`` command shows it, reading only the ledger and writing nothing to the run.
 """

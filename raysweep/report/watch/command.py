@@ -1,4 +1,4 @@
-"""The command ``watch``: a view of a run in the terminal, refreshed until its sweep ends."""
+"""The ``watch`` command: a view of a run in the terminal, refreshed until its sweep ends."""
 
 import time
 from collections import Counter
@@ -29,11 +29,11 @@ def watch(
 ) -> None:
     """Show a run every ``seconds`` until it has no driver.
 
-    In a terminal the view is updated in place; elsewhere a line is printed per change, and the complete view at the
-    end.
+    In a terminal the view is updated in place; elsewhere a line is printed per change, and the
+    complete view at the end.
 
     Raises:
-        InputError: If there is no run, or if it is damaged.
+        InputError: If the run does not exist or is damaged.
     """
     views = _views(run, seconds, sleep, Clock(now))
     if console.is_terminal:
@@ -58,10 +58,10 @@ def watch_once(run: Folder, console: Console) -> None:
 
 
 def state_as_json(run: Folder) -> dict[str, Any]:
-    """Return a run's state, its trials by status without replicates, and its front on dev with its hypervolume.
+    """Return a run's state, its trials by status without replicates, and its dev front with hypervolume.
 
     Raises:
-        InputError: If there is no run, or if it is damaged.
+        InputError: If the run does not exist or is damaged.
     """
     moment = look(run, GrowingLedger(run), Clock())
     state: dict[str, Any] = {

@@ -43,7 +43,7 @@ class Moment:
 
     @property
     def stage(self) -> str:
-        """The progress of scoring the front after the search; empty before and after."""
+        """The progress of scoring the front after the search; empty at other times."""
         stage = None if self.results is None or not self.is_live else self.results.stage
         if stage is None:
             return ""
@@ -78,7 +78,7 @@ class Clock:
     )  # when that event was first seen, in the time of ``now``
 
     def seconds(self, events: list[Event], *, is_running: bool) -> float:
-        """Return the running time of a sweep with these events, or the time of its last event unless it ``is_running``."""
+        """Return a sweep's running time, given its events; unless it ``is_running``, the last event's time."""
         at = max((event.at for event in events if event.at is not None), default=0.0)
         now = self.now()
         if at != self._at or not is_running:
@@ -90,7 +90,7 @@ def look(run: Folder, ledger: GrowingLedger, clock: Clock) -> Moment:
     """Return the current state of a run.
 
     Raises:
-        InputError: If there is no run, if it is damaged, or if it ended before the sweep started.
+        InputError: If the run does not exist, is damaged, or ended before the sweep started.
     """
     has_driver = is_held(
         run, LEDGER
@@ -126,7 +126,7 @@ def changes(
     Nothing is yielded before the first session starts, or for a run that has ended.
 
     Raises:
-        InputError: If there is no run, or if it is damaged.
+        InputError: If the run does not exist or is damaged.
     """
     ledger, clock = GrowingLedger(run), Clock()
     last = None

@@ -1,7 +1,8 @@
 """The display of a run: a status line, and below it the front as a table and a plot."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
@@ -23,7 +24,6 @@ from raysweep.report.tables import (
     show_share,
 )
 from raysweep.report.watch.moment import Moment
-from raysweep.report.watch.scatter import Layer, scatter
 from raysweep.results.types import Point
 from raysweep.terminal import duration
 
@@ -38,9 +38,14 @@ MAX_PLOT_WIDTH = 72
 MIN_MEMBERS = 4  # the ends, the knee and the best
 LINES_AROUND = 8  # above, between and below the table and the plot
 
+LABEL_WIDTH = 6  # of the numbers next to the P axis
+NUM_LABEL_LINES = 3  # above and below the points
+MIN_RANGE = 0.002  # minimum length of an axis, so that equal scores do not fill it
+MARGIN = 0.04  # share of an axis beyond its outermost points
+
 
 class View:
-    """The display of a moment; an unchanged summary is reused from the view ``before``."""
+    """The display of a moment; an unchanged summary is reused from the ``before`` view."""
 
     def __init__(self, moment: Moment, before: "View | None" = None) -> None:
         self.moment = moment
@@ -75,22 +80,18 @@ class View:
             return Group(*parts)
         parts.append(Text(""))
         if summary.members:
-            parts += _front(summary, width, height)
+            plot_height, num_members = PLOT_HEIGHT, len(summary.members)
+            if height is not None:
+                num_free = height - LINES_AROUND
+                plot_height = min(PLOT_HEIGHT, max(MIN_PLOT_HEIGHT, num_free - num_members))
+                num_members = max(MIN_MEMBERS, num_free - plot_height)
+            parts.append(_table(summary, num_members, width))
+            lines = _plot(summary, width, plot_height)
+            parts += [Text(line, no_wrap=True) for line in lines]
         if self.moment.ending:
             ending = escape_line(self.moment.ending)
             parts += [Text(""), Text(ending)]
         return Group(*parts)
-
-
-def _front(summary: Summary, width: int, height: int | None) -> Iterator[RenderableType]:
-    """Yield the table of the front, and the plot's lines."""
-    plot_height, num_members = PLOT_HEIGHT, len(summary.members)
-    if height is not None:
-        plot_height = min(PLOT_HEIGHT, max(MIN_PLOT_HEIGHT, height - LINES_AROUND - num_members))
-        num_members = max(MIN_MEMBERS, height - LINES_AROUND - plot_height)
-    yield _table(summary, num_members, width)
-    for line in _plot(summary, width, plot_height):
-        yield Text(line, no_wrap=True)
 
 
 def _trials_and_front(summary: Summary) -> Iterator[str]:
@@ -102,7 +103,7 @@ def _trials_and_front(summary: Summary) -> Iterator[str]:
         f"{counts[status]} {status}" for status in reversed(list(STATUS_STYLES)) if counts[status]
     ]
     listed = ", ".join(texts) or "none"
-    yield f"{num_begun} of {num_trials} trials begun: {listed}"
+    yield f"{num_begun} of {num_trials} trials started: {listed}"
     if results.workers is not None:
         yield f"at most {results.workers} at a time"
     best = summary.front.best
@@ -123,8 +124,8 @@ def _trials_and_front(summary: Summary) -> Iterator[str]:
 def _table(summary: Summary, num_members: int, width: int) -> Table:
     """Return a table of the front, sorted by decreasing S.
 
-    If members are left out, it shows the ends, the knee, the best member, and then those nearest to the ends.
-    Configurations are cut if the table would be wider than ``width``.
+    If members are left out, it shows the ends, the knee, the best member, and then the members
+    nearest to the ends. Configurations are cut if the table would be wider than ``width``.
     """
     table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True, show_edge=False)
     names = summary.goals.main_scores
@@ -134,7 +135,14 @@ def _table(summary: Summary, num_members: int, width: int) -> Table:
         table.add_column(column, justify="left" if is_text else "right", no_wrap=True)
     configurations = described(summary.results)
     members = _select_members(summary.members, num_members)
-    rows = [_cells(member, names, configurations) for member in members]
+    rows = []
+    for member in members:
+        point = member.dev
+        configuration = configurations.get(point.trial or 0, "")
+        marks = {"★": member.is_knee, "◆": member.is_best}
+        mark = "".join(sign for sign, applies in marks.items() if applies)
+        cells = [mark, *identity_cells(point), *score_cells(point, names), configuration]
+        rows.append([escape_line(cell) for cell in cells])
     *other_columns, _ = zip(columns, *rows, strict=True)
     other_width = sum(max(map(len, column)) + GAP for column in other_columns)
     table.columns[-1].max_width = max(MIN_CONFIGURATION, width - other_width)
@@ -145,16 +153,6 @@ def _table(summary: Summary, num_members: int, width: int) -> Table:
         empty = [""] * (len(columns) - 1)
         table.add_row(*empty, f"and {num_omitted} more")
     return table
-
-
-def _cells(member: Member, names: Sequence[str], configurations: Mapping[int, str]) -> list[str]:
-    """Return the row of a front member."""
-    point = member.dev
-    configuration = configurations.get(point.trial or 0, "")
-    marks = {"★": member.is_knee, "◆": member.is_best}
-    mark = "".join(sign for sign, applies in marks.items() if applies)
-    cells = [mark, *identity_cells(point), *score_cells(point, names), configuration]
-    return [escape_line(cell) for cell in cells]
 
 
 def _select_members(members: Sequence[Member], num_members: int) -> list[Member]:
@@ -191,3 +189,85 @@ def _plot(summary: Summary, width: int, height: int) -> list[str]:
 
 def _pairs(points: Iterable[Point], goals: Goals) -> list[Pair]:
     return [point.pair(goals) for point in points]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Points with the same ``sign``, which is one character."""
+
+    sign: str
+    legend: str
+    points: Sequence[Pair]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The scores from ``low`` to ``high``, divided into ``num_cells`` cells."""
+
+    low: float
+    high: float
+    num_cells: int
+
+    @classmethod
+    def of(cls, scores: Iterable[float], num_cells: int) -> "Axis":
+        """Return an axis that includes all scores; there must be at least one."""
+        values = list(scores)
+        low, high = min(values), max(values)
+        margin = max(MIN_RANGE, high - low) * MARGIN
+        padding = max(0.0, MIN_RANGE - (high - low)) / 2  # extends a short axis
+        return cls(low - margin - padding, high + margin + padding, num_cells)
+
+    def cell(self, score: float) -> int:
+        """Return the index of the cell that contains a score."""
+        share = (score - self.low) / (self.high - self.low)
+        return min(self.num_cells - 1, max(0, int(share * self.num_cells)))
+
+
+def scatter(
+    layers: Sequence[Layer], width: int, height: int, headings: tuple[str, str] = ("P", "S")
+) -> list[str]:
+    """Return the lines of a plot, ``width`` characters wide and ``height`` lines high.
+
+    P increases upwards and S to the right, both x100, with ``headings`` at the ends of the axes. In a cell with several
+    points, the last layer is drawn on top. Without points, there are no lines.
+    """
+    points = [point for layer in layers for point in layer.points]
+    if not points:
+        return []
+    polarities, similarities = zip(*points, strict=True)
+    num_rows = max(2, height - NUM_LABEL_LINES)
+    num_columns = max(8, width - LABEL_WIDTH - 2)
+    rows = Axis.of(polarities, num_rows)
+    columns = Axis.of(similarities, num_columns)
+    low = show(columns.low)
+    high = f"{show(columns.high)} {headings[1]}"
+    gap_width = max(1, num_columns - len(low) - len(high))
+    gap = " " * gap_width
+    margin = " " * LABEL_WIDTH
+    heading = headings[0].rjust(LABEL_WIDTH)
+    lines = _lines(layers, rows, columns)
+    axis = "-" * num_columns
+    return [
+        heading,
+        *lines,
+        f"{margin} +{axis}",
+        f"{margin}  {low}{gap}{high}",
+    ]
+
+
+def _lines(layers: Sequence[Layer], rows: Axis, columns: Axis) -> list[str]:
+    """Return the points and the P axis from the highest P down, with the axis's ends labeled."""
+    labels = [""] * rows.num_cells
+    labels[0] = show(rows.low)
+    labels[-1] = show(rows.high)
+    cells = [[" "] * columns.num_cells for _ in range(rows.num_cells)]
+    for layer in layers:
+        for polarity, similarity in layer.points:
+            row = rows.cell(polarity)
+            column = columns.cell(similarity)
+            cells[row][column] = layer.sign
+    lines = []
+    for label, characters in zip(labels, cells, strict=True):
+        line = f"{label:>{LABEL_WIDTH}} |{''.join(characters)}"
+        lines.append(line.rstrip())
+    return lines[::-1]

@@ -5,8 +5,8 @@ the front per example of further training. The gain of a paused trial is predict
 other trials, moved over the same budgets (:mod:`raysweep.search.stopping.learning_curve`). The gain of a new trial is
 the mean over the latest trials, each measured against the front without that trial.
 
-While there are new trials left to start, only good trials resume, because early gains are mostly noise. The good trials
-are the best quarter after the first rung and, from any later budget b to the next budget c, the best b / c of the
+While there are new trials left to start, only good trials resume, because early gains are mostly noise. After the first
+rung, the good trials are the best quarter. From any later budget b to the next budget c, they are the best b / c of the
 trials that reached b, so each stage gets about the same share of training. Once all trials have started, trials resume
 as long as they have an expected gain. Before the search ends, good trials with no expected gain resume too, because
 slow starters are easily underrated. Trials are only compared at equal budgets, and the ends of the front count as much
@@ -288,7 +288,7 @@ class Growth:
         num_enough = NUM_CANDIDATES + num_unknown
         # If no trial is running or may start, the search ends unless a trial is worth resuming: check until one is found.
         must_check_all = not can_start and not self._trials.has_running
-        # The front as it will be if all running trials reach their predictions.
+        # The front as it will be if all running trials reach their predicted points.
         next_points = [np.empty((0, 2))]
         for trial in self._trials.running.values():
             next_points.append(self._forecaster.next_points(trial.curve))

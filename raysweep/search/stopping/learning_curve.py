@@ -15,7 +15,7 @@ class Prediction:
     """The predicted points (points, 2) of a curve at each of its remaining rungs."""
 
     points: list[Float64Array]
-    # rates the prediction is based on; it is outdated when more have been learned
+    # rates the prediction is based on; once more are learned, it is outdated
     num_rates_learned: int
 
 
@@ -102,7 +102,7 @@ class Forecaster:
     def _learn_rate(
         self, curve: LearningCurve, examples_seen: int, points: Float64Array
     ) -> Float64Array | None:
-        """Return the movement per example of a curve's points since its last rung, or None if their number differs."""
+        """Return the movement per example of a curve's points since its last rung, or None if their counts differ."""
         last_points = curve.points[-1]
         if last_points.shape != points.shape:
             return None

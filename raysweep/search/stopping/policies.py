@@ -1,6 +1,6 @@
 """The early stopping policies ``none``, ``median``, ``asha`` and ``pareto``, and the factory of all policies.
 
-Trials are only compared at exactly equal budgets, because partial training flatters similarity. A trial is judged by
+Trials are only compared at exactly equal budgets, because partial training inflates similarity. A trial is judged by
 the operating points of all its rungs.
 """
 

@@ -11,9 +11,9 @@ MaskKind = Literal["signed", "absolute"]
 def threshold(values: Tensor, percent: float, kind: MaskKind = "absolute") -> Tensor:
     """Return the mask of one layer, in which the smallest ``percent`` of magnitudes are 0.
 
-    A value x stays x (``signed``) or becomes |x| (``absolute``) if |x| > c, and 0 otherwise. c is the percentile of |x|
-    with linear interpolation, as in :func:`numpy.percentile`. At 0 percent every value stays, at 100 none. Gradients
-    flow only through values that are not cut off.
+    If |x| > c, a value x stays x (``signed``) or becomes |x| (``absolute``); otherwise it becomes 0. c is the
+    percentile of |x| with linear interpolation, as in :func:`numpy.percentile`. At 0 percent, every value stays; at
+    100, none does. Gradients flow only through values that are not cut off.
 
     The paper describes p both as the share of zeros and as the share of weights that are kept; its code zeros p
     percent, as here. The code always takes absolute values and keeps values equal to c.

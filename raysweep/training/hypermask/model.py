@@ -1,4 +1,4 @@
-"""A target network under the masks of a hypernetwork, the two penalties, and task inference."""
+"""A target network under a hypernetwork's masks, the two penalties, and task inference."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from raysweep.training.hypermask.hypernetwork import Hypernetwork
 from raysweep.training.hypermask.masks import MaskKind, threshold
 from raysweep.training.hypermask.targets import Target, TargetOutput
 
@@ -24,7 +23,7 @@ class MaskSettings:
         kind: Whether masks keep their signs.
         beta: The weight of the penalty on changes in the hypernetwork's outputs for earlier tasks.
         lambda_: The weight of the penalty on changes in the target network's weights.
-        masked: Whether the latter penalty is weighted by the current task's mask.
+        masked: Whether the ``lambda_`` penalty is weighted by the current task's mask.
         embedding_size: The width of a task's embedding.
         hidden_layers: The widths of the hypernetwork's hidden layers.
     """
@@ -36,6 +35,48 @@ class MaskSettings:
     masked: bool = True
     embedding_size: int = 24
     hidden_layers: tuple[int, ...] = (50, 50)
+
+
+class Hypernetwork(nn.Module):
+    """An MLP (ELU, with tanh outputs) and an embedding per task, all trainable.
+
+    Args:
+        shapes: The shapes of the masked tensors by name.
+        num_tasks: The number of tasks.
+        embedding_size: The width of a task's embedding.
+        hidden_layers: The widths of the hidden layers.
+    """
+
+    def __init__(
+        self,
+        shapes: Mapping[str, torch.Size],
+        num_tasks: int,
+        embedding_size: int,
+        hidden_layers: Sequence[int],
+    ) -> None:
+        super().__init__()
+        self.shapes = dict(shapes)
+        self.embeddings = nn.Embedding(num_tasks, embedding_size)
+        layers: list[nn.Module] = []
+        width = embedding_size
+        for hidden_width in hidden_layers:
+            layers += [nn.Linear(width, hidden_width), nn.ELU()]
+            width = hidden_width
+        num_weights = sum(shape.numel() for shape in shapes.values())
+        self.layers = nn.Sequential(*layers, nn.Linear(width, num_weights), nn.Tanh())
+
+    def forward(self, tasks: Sequence[int]) -> Tensor:
+        """Return the outputs for ``tasks`` before thresholding, (tasks, weights), in (-1, 1)."""
+        embeddings = self.embeddings.weight[list(tasks)]
+        outputs: Tensor = self.layers(embeddings)
+        return outputs
+
+    def split(self, outputs: Tensor) -> dict[str, Tensor]:
+        """Split one task's outputs (weights,) into tensors with the names and shapes of the masked tensors."""
+        sizes = [shape.numel() for shape in self.shapes.values()]
+        parts = outputs.split(sizes)
+        named = zip(self.shapes.items(), parts, strict=True)
+        return {name: part.view(shape) for (name, shape), part in named}
 
 
 class Snapshot(NamedTuple):

@@ -1,4 +1,4 @@
-"""Target networks, whose weights are shared by all tasks and masked for each."""
+"""Target networks, whose weights are shared by all tasks and masked for each task."""
 
 import itertools
 from abc import ABC, abstractmethod
@@ -82,7 +82,7 @@ class Classifier(Target):
         self.heads = TaskHeads(hidden_layers[-1], num_classes, heads)
 
     def forward(self, inputs: Tensor, task: int) -> TargetOutput:
-        """Return the last hidden layer and the logits of inputs (batch, inputs)."""
+        """Return the last hidden layer and the logits for inputs (batch, inputs)."""
         embeddings = self.body(inputs)
         return TargetOutput(embeddings, self.heads(embeddings, task))
 
@@ -111,7 +111,7 @@ class Adapter(Target):
         self.heads = TaskHeads(width, num_classes, heads)
 
     def forward(self, inputs: Tensor, task: int) -> TargetOutput:
-        """Return the unit embeddings and the logits of fixed embeddings (batch, width)."""
+        """Return the unit embeddings and the logits for fixed embeddings (batch, width)."""
         embeddings = nn.functional.normalize(inputs + self.body(inputs), dim=-1)
         scaled = embeddings * embeddings.shape[1] ** 0.5
         return TargetOutput(embeddings, self.heads(scaled, task))

@@ -268,7 +268,7 @@ def test_sweep_in_a_thread_is_ended_by_its_budget_and_measures_guards(
     prepared = [line for line in display.lines if line.startswith("prepare:")]
     assert len(prepared) == 5
     assert all(re.search(r": reused \(artifact=\S+\)$", line) for line in prepared)
-    assert any(re.match(r"search: [1-3] of 3 trials begun", text) for text, _ in display.statuses)
+    assert any(re.match(r"search: [1-3] of 3 trials started", text) for text, _ in display.statuses)
     check_guards(outcome.run.path, tmp_path / "model")
 
 

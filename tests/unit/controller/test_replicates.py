@@ -307,7 +307,7 @@ def test_ledger_has_replicates_with_means_and_spreads(tmp_path: Path) -> None:
     sweep.display.seconds_between_lines = 0.0
     sweep.show()
     assert (
-        f"search: 12 of 12 trials begun, {len(replicates)} of at most 9 replicates"
+        f"search: 12 of 12 trials started, {len(replicates)} of at most 9 replicates"
         in out.getvalue()
     )
 

@@ -93,7 +93,7 @@ def test_pause_starts_no_trial_and_running_trials_finish_their_rung(tmp_path: Pa
     assert load(tmp_path).is_paused
     assert driver.sweep.assign() is None
     assert driver.sweep.status().text.startswith(
-        "search: paused, 1 of 12 trials begun, 0 running, 1 paused"
+        "search: paused, 1 of 12 trials started, 0 running, 1 paused"
     )
     assert driver.done("resume") == "sweep resumed"
     assert not load(tmp_path).is_paused

@@ -8,7 +8,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from raysweep.errors import InputError
-from raysweep.export import sub_embedding
+from raysweep.export import modules
 from raysweep.training.sub_embeddings import SubEmbeddings
 
 TEXTS = ["a good film", "Where is it?", "no"]
@@ -22,7 +22,7 @@ def test_dense_layers_equal_the_adapter(tiny_encoder: str, tmp_path: Path) -> No
         for shape in shapes
     ]
     base = SentenceTransformer(tiny_encoder, device="cpu")
-    sub_embedding.build(base, layers).save(str(tmp_path / "model"), create_model_card=False)
+    modules.build_sub_embedding(base, layers).save(str(tmp_path / "model"), create_model_card=False)
     loaded = SentenceTransformer(str(tmp_path / "model"), device="cpu")
     inputs = np.asarray(base.encode(TEXTS, normalize_embeddings=True))
     (first, first_bias), (last, last_bias) = (
@@ -32,14 +32,13 @@ def test_dense_layers_equal_the_adapter(tiny_encoder: str, tmp_path: Path) -> No
     expected = outputs / np.linalg.norm(outputs, axis=1, keepdims=True)
     np.testing.assert_allclose(loaded.encode(TEXTS), expected, atol=1e-5)
     adapter = SubEmbeddings([layers])
-    np.testing.assert_allclose(
-        sub_embedding.embed(base, adapter, 0, TEXTS, ""), expected, atol=1e-5
-    )
+    embedded = modules.embed_sub_embedding(base, adapter, 0, TEXTS, "")
+    np.testing.assert_allclose(embedded, expected, atol=1e-5)
 
 
 def test_data_sets_are_chosen_by_name() -> None:
-    assert sub_embedding.find_data_set((), None) is None
-    assert sub_embedding.find_data_set(("a", "b"), "b") == 1
+    assert modules.find_data_set((), None) is None
+    assert modules.find_data_set(("a", "b"), "b") == 1
     for names, name in (((), "a"), (("a", "b"), None), (("a", "b"), "c")):
         with pytest.raises(InputError, match="--data-set is"):
-            sub_embedding.find_data_set(names, name)
+            modules.find_data_set(names, name)

@@ -5,8 +5,7 @@ import json
 
 import pytest
 
-from raysweep.report.page.comparison import comparison_data
-from raysweep.report.page.document import render_comparison
+from raysweep.report.page.document import comparison_data, render_comparison
 from raysweep.report.side_by_side import compare_runs, read_sides
 from raysweep.storage.folder import LocalFolder
 from support.ledgers import MARKUP, StoredSweep, dev_front, random_trials, write_ledger

@@ -71,7 +71,7 @@ def test_table_has_the_reference_the_last_rungs_and_the_front(run: Path) -> None
     assert "| 60.00 | 0.2000 | 0.3000 " in (run / "report" / "front.md").read_text()
     page = (run / "report" / "report.html").read_text()
     assert "0.3000" in page
-    assert 'alt="Precision against recall of pairs of neighbors"' in page
+    assert 'alt="Precision against recall of neighbor pairs"' in page
 
 
 def test_files_and_frames_have_every_measure(run: Path) -> None:

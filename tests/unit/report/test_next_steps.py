@@ -4,7 +4,7 @@ import dataclasses
 import json
 import shlex
 
-from raysweep.report.page.next_steps import next_steps, steps
+from raysweep.report.page.sections import next_steps, steps
 from raysweep.report.summary import summarize
 from raysweep.results.reader import load
 from support.command_line import raysweep_here

@@ -23,10 +23,9 @@ from raysweep.report.page.document import (
     embedded_json,
 )
 from raysweep.report.page.members import member_table
-from raysweep.report.page.next_steps import steps
 from raysweep.report.page.origin import Origin, hide_places
 from raysweep.report.page.points import MAX_POINTS, ShownPoints
-from raysweep.report.page.sections import importance_table
+from raysweep.report.page.sections import importance_table, steps
 from raysweep.report.page.trials import parameters
 from raysweep.report.summary import summarize
 from raysweep.report.texts import scores_text

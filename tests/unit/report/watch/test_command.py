@@ -70,7 +70,7 @@ def test_front_of_finished_run_is_complete(tmp_path: Path) -> None:
         for point, row in zip(front, rows, strict=True)
     ]
     assert f"front {len(front)}, best by the objective at P " in text
-    assert "30 of 8 trials begun: 3 failed, 20 stopped, 7 completed" in text
+    assert "30 of 8 trials started: 3 failed, 20 stopped, 7 completed" in text
     assert text.splitlines()[-1] == f"the sweep is completed; report: raysweep report {tmp_path}"
     assert "R reference encoder  ● front  ★ knee" in text
 
@@ -116,10 +116,10 @@ def folders(parent: Path, *names: str) -> None:
 def test_runs_without_points_have_a_status_line(tmp_path: Path) -> None:
     folders(tmp_path, "a", "b")
     write_ledger(tmp_path / "a", [], StoredSweep(finish=None, reference=False, oracle=False))
-    assert "killed, 0:00 | 0 of 8 trials begun: none" in once(tmp_path / "a")
+    assert "killed, 0:00 | 0 of 8 trials started: none" in once(tmp_path / "a")
     failed = [StoredTrial({"loss": "a"}, "failed", "boom", [])] * 3
     write_ledger(tmp_path / "b", failed, StoredSweep(finish=("failed", "3 of 3 trials failed")))
-    assert "3 of 8 trials begun: 3 failed" in once(tmp_path / "b")
+    assert "3 of 8 trials started: 3 failed" in once(tmp_path / "b")
 
 
 def test_missing_or_damaged_run_is_reported_on_one_line(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_progress_of_front_scores_is_shown(tmp_path: Path) -> None:
         "guards: 0 of 3 scores of the front measured",
         "guards: 1 of 3 scores of the front measured",
     ]
-    assert "4 of 8 trials begun" in lines[0][1] and "4 of 8 trials begun" in lines[6][1]
+    assert "4 of 8 trials started" in lines[0][1] and "4 of 8 trials started" in lines[6][1]
 
 
 def test_clock_stops_while_sweep_is_paused() -> None:

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raysweep.report.watch.scatter import LABEL_WIDTH, Layer, scatter
+from raysweep.report.watch.view import LABEL_WIDTH, Layer, scatter
 
 scores = st.floats(0, 1)
 pairs = st.lists(st.tuples(scores, scores), min_size=1, max_size=30)

@@ -5,7 +5,7 @@ import copy
 import torch
 from torch import nn
 
-from raysweep.encoders.query_weights import QueryWeights
+from raysweep.training.trainable import QueryWeights
 
 
 class Tied(nn.Module):

@@ -10,8 +10,8 @@ import pytest
 from raysweep.config.sweep import EncoderConfig, EvaluationConfig
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
-from raysweep.evaluation import other_encoder
 from raysweep.evaluation.evaluation_set import EvaluationSet
+from raysweep.ray_tune.baselines import check_other_encoder, score_other_encoder
 from support.encoders import write_nan_encoder
 from support.hostile import Canary
 
@@ -40,8 +40,8 @@ def test_setfit_body_is_scored_without_opening_its_head(
 
     dev = EvaluationSet.of(tiny_prepared, "dev", EvaluationConfig(k=8, num_pool=200))
     config = EncoderConfig(name=str(saved), prompt="review: ")
-    other_encoder.check(config)
-    result = other_encoder.score(config, tiny_prepared.sentences, [dev])
+    check_other_encoder(config)
+    result = score_other_encoder(config, tiny_prepared.sentences, [dev])
     assert not canary.path.exists()
     model = SentenceTransformer(str(saved), device="cpu")
     queries, pool = (
@@ -71,15 +71,15 @@ def test_pickled_body_is_rejected(tiny_prepared: Prepared, saved: Path, canary: 
     with pytest.raises(
         InputError, match=r"reading pytorch_model.bin may execute code; allowed: weights in"
     ):
-        other_encoder.check(config)
+        check_other_encoder(config)
     with pytest.raises(InputError, match=r"reading pytorch_model.bin may execute code"):
-        other_encoder.score(config, tiny_prepared.sentences, [])
+        score_other_encoder(config, tiny_prepared.sentences, [])
     assert not canary.path.exists()
 
 
 def test_missing_folder_is_rejected_early(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such folder"):
-        other_encoder.check(EncoderConfig(name=str(tmp_path / "gone")))
+        check_other_encoder(EncoderConfig(name=str(tmp_path / "gone")))
 
 
 def test_embeddings_that_are_not_finite_are_rejected(
@@ -88,7 +88,7 @@ def test_embeddings_that_are_not_finite_are_rejected(
     broken = write_nan_encoder(tiny_encoder, tmp_path)
     dev = EvaluationSet.of(tiny_prepared, "dev", EvaluationConfig(k=8, num_pool=200))
     with pytest.raises(InputError, match="its embeddings are not finite numbers"):
-        other_encoder.score(EncoderConfig(name=broken), tiny_prepared.sentences, [dev])
+        score_other_encoder(EncoderConfig(name=broken), tiny_prepared.sentences, [dev])
 
 
 def test_demo_encoder(tiny_prepared: Prepared, tiny_encoder: str, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_demo_encoder(tiny_prepared: Prepared, tiny_encoder: str, tmp_path: Path
     model.save_pretrained(tmp_path / "model")
     assert (tmp_path / "model" / "model_head.pkl").is_file()
     dev = EvaluationSet.of(tiny_prepared, "dev", EvaluationConfig(k=8, num_pool=200))
-    result = other_encoder.score(
+    result = score_other_encoder(
         EncoderConfig(name=str(tmp_path / "model")), tiny_prepared.sentences, [dev]
     )
     scores = result.by_split["dev"]
