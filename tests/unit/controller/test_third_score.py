@@ -187,7 +187,7 @@ def test_it_is_in_all_files_and_on_the_front_if_it_is_a_goal(
     assert recalls == [round(100 * point["recall"], 4) for point in points]
     markdown = (report / "front.md").read_text()
     assert "dev recall" in markdown
-    assert ("half of its S" if similarity == "similarity" else "R and its recall") in markdown
+    assert ("half of its S" if similarity == "similarity" else "R's P and its recall") in markdown
     page = (report / "report.html").read_text()
     assert '<th scope="col" class="n" data-key=' in page and ">recall</th>" in page
     labels = {score["key"]: score["label"] for score in page_data(page)["scores"]}
