@@ -116,7 +116,7 @@ class RunResults:
 
         Args:
             where: One or more conditions, such as ``"P >= 85"``, ``"kind = concat"`` or
-                ``"width <= 384"``. Scores are x100 or in [0, 1].
+                ``"width <= 384"``. Scores may be x100 or in [0, 1].
             best: Return the point with the highest value of this score: ``polarity`` (or ``P``),
                 ``similarity`` (or ``S``), ``retention``, ``accuracy``, ``objective`` or, if the run
                 has it, ``ranking``, ``agreement`` or ``watched``.

@@ -184,7 +184,7 @@ class HeartbeatWatch:
         self._queried_at = 0.0
 
     def silences(self) -> dict[str, Silence]:
-        """Return the answer that has arrived since the last call; it is empty if none has."""
+        """Return the answer that arrived since the last call, or an empty one if none did."""
         now = time.monotonic()
         if self._query is None:
             if now - self._queried_at >= self._listener.heartbeat_seconds:
@@ -212,7 +212,7 @@ class FrozenWatch:
         self._checks: dict[tuple[str, int], Any] = {}
 
     def is_frozen(self, record: HeartbeatRecord) -> bool:
-        """Return whether a check that an earlier call started has found the process idle.
+        """Return whether a check started by an earlier call has found the process idle.
 
         Each call may start a new check.
         """
@@ -270,7 +270,7 @@ def _on_its_node(function: Callable[[int], Any], record: HeartbeatRecord) -> Any
 
 
 def kill_all(listener: Listener) -> None:
-    """Kill all processes with recent heartbeats, and wait until each has ended or proves unreachable."""
+    """Kill all processes with recent heartbeats, and wait until each has ended or proven unreachable."""
     # The cluster may be gone, and the exception already being raised is more informative.
     with contextlib.suppress(Exception):
         query = listener.actor.silences.remote()

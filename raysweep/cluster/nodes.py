@@ -1,6 +1,6 @@
 """Nodes of the joined cluster: their types, their counts over time, and notices that a node is about to go away.
 
-A cloud announces the end of a spot machine on its metadata server: AWS two minutes ahead, Google Cloud half a minute
+A cloud announces a spot instance's preemption on its metadata server: AWS two minutes ahead, Google Cloud half a minute
 ahead. A process on the node polls this server and has Ray mark the node as draining. Ray then places no more work on
 the node, and the node's trials write a fresh checkpoint and leave. Kubernetes ends a pod with SIGTERM, after which Ray
 itself marks the node.
@@ -42,7 +42,7 @@ def node_type(node: Mapping[str, Any]) -> str:
 
 
 def list_worker_nodes() -> set[str]:
-    """Return the ids of the living nodes that run work, which excludes heads without CPUs."""
+    """Return the ids of the live nodes that run work, excluding heads without CPUs."""
     import ray
 
     return {
@@ -76,13 +76,13 @@ def counted(on_counts: OnCounts) -> Iterator[None]:
 
 
 def _count(on_counts: OnCounts, address: str) -> None:
-    """Count the nodes. A node is booting as soon as its machine exists, which is when clouds start charging for it."""
+    """Count the nodes. A node is booting once its machine exists, which is when clouds start charging for it."""
     import ray
 
     try:
         running = Counter(node_type(node) for node in ray.nodes() if node["Alive"])
         status = ray_internals.read_cluster_status(address, CONNECT_SECONDS)
-    except Exception as error:  # errors have many types, since the head may be busy or dead
+    except Exception as error:  # many error types occur: the head may be busy or dead
         logging.getLogger(__name__).debug("cluster: status unavailable (%s)", error)
         return
     booting = Counter(node.ray_node_type_name for node in status.pending_nodes)
@@ -158,7 +158,7 @@ def this_cloud() -> Cloud | None:
 
 
 def end_is_announced(cloud: Cloud) -> bool:
-    """Return whether the cloud has announced that it will take this machine away.
+    """Return whether the cloud has announced that it will reclaim this machine.
 
     The result is False if the metadata server does not answer.
     """

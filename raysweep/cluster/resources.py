@@ -294,7 +294,7 @@ def worker_nodes(
 ) -> tuple[NodeSize, ...]:
     """Return the nodes that may run work at the same time, including those that an autoscaler may add later.
 
-    ``present`` holds the Ray resources of each living node outside ``groups``. Nodes without CPUs, such as a head that
+    ``present`` holds the Ray resources of each live node outside ``groups``. Nodes without CPUs, such as a head that
     only coordinates, run no work.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The table of losses, which :mod:`raysweep.training.losses` builds."""
+"""The table of losses that :mod:`raysweep.training.losses` builds."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType

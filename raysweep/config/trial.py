@@ -20,7 +20,7 @@ SCHEDULES = ("constant", "linear", "quadratic", "polynomial", "cosine", "exponen
 
 
 class TrialConfig(StrictModel):
-    """A point in the space. A parameter specific to one optimizer or schedule is None under the others."""
+    """A point in the space. A parameter specific to one optimizer or schedule is None for the others."""
 
     loss: str = Field(
         description=f"loss to minimize: {', '.join(ALL_LOSSES)}, or the import path of your own, package.module:Class"
@@ -252,7 +252,7 @@ class TrialConfig(StrictModel):
     def flat(self) -> dict[str, Any]:
         """Return all values in one mapping, as in a space, a ledger or a table.
 
-        Parameters of other losses are left out, except those whose value has no effect.
+        Other losses' parameters are left out unless :data:`OFF` has a value for them.
         """
         values = self.model_dump(mode="json")
         own_values = values.pop("loss_parameters")
@@ -357,7 +357,7 @@ def parameter_names(losses: Iterable[str] = ()) -> tuple[str, ...]:
 
 
 def find_checked_loss(name: str) -> LossSpec:
-    """Find a loss like :func:`find_loss`; raise InputError if it reuses the name of a shared parameter."""
+    """Like :func:`find_loss`, but raise InputError if the loss reuses the name of a shared parameter."""
     loss = find_loss(name)
     for parameter in loss.parameters:
         if parameter in SHARED_PARAMETERS:  # only a user's own loss can have such a parameter
@@ -393,7 +393,7 @@ def trial_config(values: Mapping[str, Any]) -> TrialConfig:
 
 
 def _loss_parameters(loss: str, given: Mapping[str, Any]) -> dict[str, Value]:
-    """Return the values for a loss's own parameters, checked and completed with its defaults."""
+    """Return a loss's own parameter values, checked and filled in with its defaults."""
     spec = find_checked_loss(loss)
     for name, value in given.items():
         is_off = name in OFF and value == OFF[name]

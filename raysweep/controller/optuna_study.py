@@ -20,13 +20,13 @@ PAIR_STUDY = "P and S"
 
 
 class StudyFile:
-    """The file of a study, with one Optuna trial for each of the sweep's trials, under the same number.
+    """The file of a study, with an Optuna trial of the same number for each of the sweep's trials.
 
-    A second study, whose name ends with ``PAIR_STUDY``, has the same trials with two values, P and S of their best
-    points, unless the sampler itself maximizes both. While the sweep runs, trials that have not ended are RUNNING. All
-    others are COMPLETE, as are paused and interrupted ones at the sweep's end, because optuna-dashboard leaves pruned
-    trials out of most plots; the ``status`` attribute has the actual status. Failed trials are FAIL, and trials without
-    a rung are PRUNED. A replicate has its original's parameters and the ``replicate_of`` attribute. ``begin`` must be
+    Unless the sampler itself maximizes P and S, a second study, whose name ends with ``PAIR_STUDY``, has the same
+    trials with two values, those of their best points. While the sweep runs, trials that have not ended are RUNNING.
+    Failed trials are FAIL, and trials without a rung are PRUNED. All others are COMPLETE, as are paused and interrupted
+    ones at the sweep's end, because optuna-dashboard leaves pruned trials out of most plots; the ``status`` attribute
+    has the actual status. A replicate has its original's parameters and the ``replicate_of`` attribute. ``begin`` must be
     called for every trial, in order.
     """
 
@@ -108,7 +108,7 @@ class StudyFile:
                 study.tell(number, list(self._proposer.objective.best_point(front)))
 
     def close(self) -> None:
-        """Complete the unfinished trials when the sweep ends. A resumed sweep writes the file again."""
+        """Complete the unfinished trials when the sweep ends. A resumed sweep rewrites the file."""
         for number, trial in list(self._running.items()):
             is_paused = trial.status == TrialStatus.PAUSED
             self.end(
@@ -124,7 +124,7 @@ class StudyFile:
 
 
 def shortfalls(objective: Objective, point: Pair) -> dict[str, float]:
-    """Return how far a point falls short of each constraint; as in Optuna, values of met constraints are at most 0."""
+    """Return how far a point falls short of each constraint; as in Optuna, values of satisfied constraints are at most 0."""
     polarity, similarity = point
     p, s = objective.goals.headings
     missed_by = {}

@@ -10,14 +10,14 @@ from raysweep.data.dataset import Sentences
 from raysweep.data.equal_rows import rows_by_value
 from raysweep.data.random_neighbors import sample_anchors
 
-MAX_PAIRS = 1_000_000  # ordered pairs that are listed in memory
+MAX_PAIRS = 1_000_000  # ordered pairs that are held in memory
 
 Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class AllPairs:
-    """The sentences to pair: their ids and labels (n,), ascending by label, and every ordered pair of ids (m, 2).
+    """The sentences to pair: their ids and labels (n,), sorted by label, and every ordered pair of ids (m, 2).
 
     Both sentences of a pair have the same class; a sentence is also paired with itself.
     """

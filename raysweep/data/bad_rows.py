@@ -26,7 +26,7 @@ class BadRows:
             self.rows.append(row)
 
     def check(self) -> None:
-        """Raise InputError if there are bad rows that must not be left out; the message states how many."""
+        """Raise InputError if there are bad rows and they are not dropped; the message states how many."""
         if self.is_dropped or not self.count:
             return
         if self.count == 1:

@@ -15,7 +15,7 @@ FP32_BYTES = 4
 
 @dataclass(frozen=True)
 class EncoderSize:
-    """Bytes of an encoder's weights in fp32, number of layers, and hidden state width.
+    """An encoder's fp32 weight bytes, number of layers, and hidden state width.
 
     ``num_layers`` and ``width`` are 0 if the configuration lacks them.
     """
@@ -26,7 +26,7 @@ class EncoderSize:
 
     @property
     def weights_in_layers(self) -> int:
-        """Return the approximate number of weights applied to each token, 0 if unknown."""
+        """Return the approximate number of weights applied per token, or 0 if unknown."""
         return 12 * self.num_layers * self.width**2
 
     @classmethod
@@ -43,7 +43,7 @@ class EncoderSize:
         )
 
 
-_SAME_WIDTH = {"Normalize", "Dropout", "LayerNorm"}  # modules that keep the width of an embedding
+_SAME_WIDTH = {"Normalize", "Dropout", "LayerNorm"}  # modules that preserve embedding width
 
 
 def embedding_width(source: ModelSource) -> int | None:
@@ -61,7 +61,7 @@ def embedding_width(source: ModelSource) -> int | None:
 
 
 def _width_of_pooling(config: dict[str, Any]) -> int:
-    """Return the width of pooled token embeddings, one part for each pooling mode."""
+    """Return the width of the concatenated outputs of all pooling modes."""
     modes = config.get("pooling_mode")
     if modes is None:  # saved before sentence-transformers 6
         modes = [mode for name, mode in config.items() if name.startswith("pooling_mode_") and mode]
@@ -77,7 +77,7 @@ _OUTPUT_WIDTHS: dict[str, Callable[[dict[str, Any]], int]] = {
 
 
 def _num_values(path: Path) -> int:
-    """Return the number of values in a safetensors file, from the shapes in its header (after 8 bytes of length)."""
+    """Return the number of values in a safetensors file, from the shapes in its header (after the 8-byte length)."""
     with path.open("rb") as file:
         (num_bytes,) = struct.unpack("<Q", file.read(8))
         header = json.loads(file.read(num_bytes))

@@ -33,7 +33,7 @@ _MAX_CHARACTERS = 200  # maximum length of a license text in a card
 class RunEncoders:
     """The encoders of a run, with their prompts and identities at the time of the run.
 
-    ``data`` is the name of the artifact with the run's sentences, a hash of their sources.
+    ``data`` is the name of the artifact with the run's sentences: a hash of their sources.
     """
 
     model: EncoderConfig
@@ -44,12 +44,12 @@ class RunEncoders:
 
     @property
     def prompts(self) -> Sides[str]:
-        """Return the prompts for queries and documents that the tuned model embeds."""
+        """Return the tuned model's prompts for queries and documents."""
         return _prompts_of(self.model)
 
     @property
     def reference_prompts(self) -> Sides[str]:
-        """Return the prompts for queries and documents that the reference encoder embeds."""
+        """Return the reference encoder's prompts for queries and documents."""
         return _prompts_of(self.reference)
 
     @classmethod
@@ -73,7 +73,7 @@ class RunEncoders:
 
 
 def _prompts_of(config: EncoderConfig) -> Sides[str]:
-    """Return the prompts of an encoder as recorded, which has at least one."""
+    """Return the prompts of a recorded encoder; it has at least one."""
     return Sides.merge(config.prompt_on("query") or "", config.prompt_on("document") or "")
 
 
@@ -89,7 +89,7 @@ class License:
 
     @classmethod
     def of(cls, folder: Path) -> "License":
-        """Return the license in a model card's metadata, or else the value of ``license`` in its ``config.json``."""
+        """Return the license in a model's card metadata, or else the value of ``license`` in its ``config.json``."""
         card = _read_values(folder / "README.md")
         config = _read_values(folder / "config.json")
         identifiers = _words(card.get("license") or config.get("license"))
@@ -134,7 +134,7 @@ class BaseModel:
 
 
 def joint_license(models: Mapping[str, BaseModel]) -> License:
-    """Return the license of a model built from these models, keyed by role: unknown if any of their licenses is."""
+    """Return the license of a model built from ``models`` (keyed by role): unknown if any of their licenses is."""
     licenses = {name: model.license for name, model in models.items()}
     distinct = set(licenses.values())
     if len(distinct) == 1:

@@ -82,7 +82,7 @@ def size_trials(
     capacity: Capacity,
     display: Display,
 ) -> Request:
-    """Return the request for trials, adjusted to their memory.
+    """Return the trials' request, adjusted to their memory use.
 
     With ``gpus_per_trial: measured``, trials share a GPU: as many of the space's most demanding ones as its memory
     holds, but no more than there are CPUs per GPU. On CPUs, each trial requests the node memory that the most demanding
@@ -154,7 +154,7 @@ def needed_by_trial(prepared: Prepared, space: Space, cache_bytes: int) -> int:
 
 
 def _needed_by_sequence(prepared: Prepared, space: Space) -> int:
-    """Return the bytes that the largest trial over a sequence of data sets needs: its network, and the embeddings."""
+    """Return the bytes that the largest trial over a sequence of data sets needs: its network and the embeddings."""
     num_sentences, width = prepared.reference_embeddings.document.shape
     defaults = SEQUENCE_LOSSES["hypermask"].defaults
     adapter_size, hidden_size = (

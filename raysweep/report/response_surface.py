@@ -16,7 +16,7 @@ variance along that axis is the axis's main effect (F. Hutter, H. Hoos, K. Leyto
 Efficient Approach for Assessing Hyperparameter Importance", 2014, who computed it from a random
 forest).
 
-If parameters' effects are mostly additive, a Gaussian process learns more from a few hundred
+If parameter effects are mostly additive, a Gaussian process learns more from a few hundred
 configurations than trees do. In cross-validation, it explains 86% of the variance of P in the
 recording; boosted trees explain 77%.
 """
@@ -40,7 +40,7 @@ SEED = 0  # fixed, so that the same scores give the same subset
 MAX_STEPS = 60  # maximum steps of the optimizer that fits the kernel's parameters
 
 MAX_DRAWN = 100  # maximum number of configurations in a bootstrap sample
-# like MAX_STEPS; fits to bootstrap samples start at the kernel of all scores
+# like MAX_STEPS; fits to bootstrap samples start from the full fit's kernel
 MAX_STEPS_OF_SAMPLES = 6
 
 # Priors: the logarithms of the kernel's parameters are normally distributed.
@@ -54,7 +54,7 @@ MIN_NOISE = 1e-6
 
 FAR = 700.0  # scaled distance between uncorrelated places: exp(-FAR) is negligible
 
-MIN_DEVIATION = 1e-9  # of scores; a smaller deviation counts as no variation
+MIN_DEVIATION = 1e-9  # of scores; anything smaller counts as no variation
 
 
 def main_effects(axes: Sequence[Axis], scores: FloatArray) -> FloatArray:
@@ -67,7 +67,7 @@ def main_effects(axes: Sequence[Axis], scores: FloatArray) -> FloatArray:
 def resampled_effects(axes: Sequence[Axis], scores: FloatArray, num_samples: int) -> FloatArray:
     """Return the :func:`main_effects` (num_samples, d) in bootstrap samples of the configurations.
 
-    A sample draws ``sample_size(n)`` of the ``n`` configurations with replacement, and its kernel is fitted again.
+    A sample draws ``sample_size(n)`` of the ``n`` configurations with replacement, and its kernel is refitted.
     """
     effects = np.zeros((num_samples, len(axes)))
     if scores.std() < MIN_DEVIATION:
@@ -141,7 +141,7 @@ class Surface:
         return self._center + self._scale * mean
 
     def main_effects(self) -> FloatArray:
-        """Return the variance (d,) along each axis of the mean over the other axes, weighting cells by ``weights``."""
+        """For each axis, return the variance (d,) of the mean over the others, weighting cells by ``weights``."""
         factors, means = [], []
         for number, axis in enumerate(self._axes):
             factor = self._kernel.factor(number, axis.cells, self._places[number])  # (G, n)
@@ -260,7 +260,7 @@ class _Likelihood:
         return _Kernel(self._axes, optimum.x)
 
     def _loss(self, logs: FloatArray) -> tuple[float, FloatArray]:
-        """Return the negative logarithm of the likelihood, and its derivative with respect to ``logs``."""
+        """Return the negative log-likelihood and its gradient with respect to ``logs``."""
         kernel = _Kernel(self._axes, logs)
         pure = kernel.between(self._places, self._places)
         noise = np.diag(kernel.noise / self._counts)

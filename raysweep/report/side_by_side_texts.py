@@ -1,4 +1,4 @@
-"""Compared runs as tables for a terminal and Markdown (scores x100), and as JSON (scores in [0, 1])."""
+"""Run comparisons as tables for a terminal and Markdown (scores x100), and as JSON (scores in [0, 1])."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator
@@ -34,7 +34,7 @@ def run_table(comparison: SideBySide) -> TextTable:
 
 
 def difference_table(comparison: SideBySide) -> TextTable:
-    """Return how much each hypervolume exceeds the first run's, with intervals."""
+    """Return each hypervolume minus the first run's, with intervals."""
     rows = []
     for difference in comparison.differences:
         interval = difference.interval

@@ -1,4 +1,4 @@
-"""Validation examples of a trial, mined from dev sentences, and the rule that stops trials without improvement."""
+"""Validation examples of a trial, mined from dev sentences, and the rule that stops idle trials."""
 
 from dataclasses import dataclass, replace
 
@@ -18,8 +18,8 @@ from raysweep.training.batches import interleave_classes
 class ValidationExamples:
     """Examples over dev sentences.
 
-    ``rows`` (n, columns), examples of the trial's kind, and ``triplets`` (m, 3) are positions among dev's queries. For
-    retrieval data and pairs, documents are positions among dev's documents.
+    ``rows`` (n, columns) holds the examples of the trial's kind. Like ``triplets`` (m, 3), it indexes dev's queries;
+    for retrieval data and pairs, document columns index dev's documents.
     ``targets`` (n,) are the training targets, or None for kinds without targets.
     """
 
@@ -53,7 +53,7 @@ class ValidationExamples:
     def of_relations(
         cls, pairs: GroupedPairs, kind: LossExamples, cosines: tuple[float, float]
     ) -> "ValidationExamples":
-        """Return examples from dev's pairs, as positions among dev's queries and documents."""
+        """Return examples from dev's pairs, as indices into dev's queries and documents."""
         assert kind != "labeled_sentence"
         candidates = RelationExamples(pairs)
         triplets, _ = candidates.draw("triplet", dev_examples.MAX_EXAMPLES, seed=0)
@@ -63,7 +63,7 @@ class ValidationExamples:
     def with_soft_targets(
         self, prepared: Prepared, rule: str, queries: npt.NDArray[np.integer]
     ) -> "ValidationExamples":
-        """Return the same pairs with soft targets; ``rule`` is a rule of the table, ``queries`` are dev's sentences."""
+        """Return the same pairs with the soft targets of ``rule``; ``queries`` are dev's sentences."""
         pairs, targets = prepared.dev_pairs(rule)
         return replace(self, rows=np.searchsorted(queries, pairs), targets=targets)
 
@@ -77,7 +77,7 @@ class ValidationExamples:
 def triplet_errors(
     embeddings: Sides[npt.NDArray[np.float32]], triplets: npt.NDArray[np.integer]
 ) -> int:
-    """Return how many triplets (m, 3), rows of unit embeddings, have a negative at least as near as the positive."""
+    """Count triplets (m, 3) of rows of unit ``embeddings`` whose negative is at least as near as the positive."""
     sides = EXAMPLES["triplet"].sides
     anchor, positive, negative = (
         embeddings.of(side)[rows] for side, rows in zip(sides, triplets.T, strict=True)

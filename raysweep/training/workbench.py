@@ -44,11 +44,11 @@ class RungResult:
 
     ``loss`` is the mean over the rung's batches; ``seconds`` is the time since the trial began, excluding pauses.
     ``points`` holds per-query scores of every operating point, the tuned encoder's own point first. ``stop`` is the
-    reason if the trial's own rule stops it, otherwise None. ``calibration`` is that of the softmax head on dev, or None
-    without a head. ``labeled`` holds the scores of points that use the pool's labels. ``measures`` holds the pair
+    reason the trial's own rule stopped it, or None. ``calibration`` is the softmax head's on dev, or None without a
+    head. ``labeled`` holds the scores of points that use the pool's labels. ``measures`` holds the pair
     measures on dev, if the sweep has experts. ``watched`` has the values on watched data, if the rung measures it.
-    ``tasks`` holds the scores of a sequence's data sets learned so far; a sequence's rungs before the last have no
-    other points.
+    ``tasks`` holds the scores of a sequence's data sets learned so far; only the last rung of a sequence also has
+    ``points``.
     """
 
     step: int

@@ -82,7 +82,7 @@ class FrontUncertainty:
 
     @property
     def knee_region(self) -> tuple[PointName, ...]:
-        """Return the smallest set of members with the knee in a share ``level`` of resamples, most frequent first."""
+        """Return the smallest set of members containing the knee in ``level`` of resamples, most frequent first."""
         region = [name for name, member in self.members.items() if member.in_knee_region]
         return tuple(sorted(region, key=lambda name: -self.members[name].knee_share))
 
@@ -123,7 +123,7 @@ class FrontQueryScores:
         return [row for row in self.rivals if row not in members]
 
     def among_judged(self, rows: Iterable[int]) -> list[int]:
-        """Return where these rows are in :attr:`judged`."""
+        """Return these rows' indices in :attr:`judged`."""
         place = {row: index for index, row in enumerate(self.judged)}
         return [place[row] for row in rows]
 
@@ -225,7 +225,7 @@ def _blocks(rows: Sequence[int]) -> Iterator[Sequence[int]]:
 def _knee_shares(front: FrontQueryScores, noise: Noise) -> dict[int, float]:
     """Return the knee share of each member that is the knee in at least one resample.
 
-    Members that violate a constraint are excluded unless all members do.
+    Members that violate a constraint are excluded unless all violate one.
     """
     eligible = list(front.counting or front.members)
     if not eligible:

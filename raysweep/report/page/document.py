@@ -63,7 +63,7 @@ def render(material: Material) -> bytes:
 
 
 def render_comparison(comparison: SideBySide, png: bytes) -> bytes:
-    """Return a comparison's page as file content; ``png`` is the figure for readers without scripts."""
+    """Return a comparison's page as file content; ``png`` is the figure shown without JavaScript."""
     title = f"raysweep: {', '.join(side.label for side in comparison.sides)}"
     body = join(_comparison_sections(comparison, png))
     data = embedded_json(comparison_data(comparison))
@@ -81,7 +81,7 @@ def _comparison_header(comparison: SideBySide) -> str:
 
 
 def _comparison_sections(comparison: SideBySide, png: bytes) -> list[str]:
-    """Return the notes, the chart of all fronts and the tables; ``png`` is the chart for readers without scripts."""
+    """Return the notes, the chart of all fronts and the tables; ``png`` is the chart shown without JavaScript."""
     definitions = paragraph(scores_text(comparison.sides[0].summary.results.info))
     chart = '<div class="scripted" id="fronts-chart" hidden></div>'
     image = f"<noscript>{figure(png, front_title(comparison.goals))}</noscript>"
@@ -159,7 +159,7 @@ def document(title: str, top: str, body: str, data: str, assets: "Assets") -> by
 
 
 def _without_parents(folder: str, text: str) -> str:
-    """Replace a local run's ``folder`` with its last two parts, as in ``raysweep-runs/NAME``: pages are shared."""
+    """Shorten a local run's ``folder`` to its last two parts, because pages are shared."""
     path = PurePath(folder)
     if not path.is_absolute():
         return text

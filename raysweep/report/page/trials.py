@@ -1,4 +1,4 @@
-"""Trials: their values for the page's charts, the table of all trials, and the table of early stopping."""
+"""Trials: their values for the page's charts, the table of all trials, and the early-stopping table."""
 
 import math
 from collections import Counter
@@ -19,7 +19,7 @@ from raysweep.results.views import varied_parameters
 
 LOG_RATIO = 50  # positive values that span a larger ratio get a logarithmic axis, whatever their scale in the space
 
-MANY_TRIALS = 200  # longer tables are laid out when they scroll into view
+MANY_TRIALS = 200  # longer tables are laid out only once in view
 
 Value = float | int | str | None
 
@@ -249,7 +249,7 @@ def stopping_table(summary: Summary) -> TextTable:
 
 
 def stopping_text(summary: Summary) -> str:
-    """Return sentences about the trained share of the planned rungs and the time saved."""
+    """Return sentences about the share of planned rungs trained and the time saved."""
     num_planned = num_trained = 0
     for trial_summary in summary.trials:
         trial = trial_summary.trial
