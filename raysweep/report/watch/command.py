@@ -10,7 +10,7 @@ from rich.live import Live
 
 from raysweep.report.choice import front_as_json
 from raysweep.report.summary import summary_of
-from raysweep.report.watch.moment import Clock, look
+from raysweep.report.watch.moment import Clock, ledger_age, look
 from raysweep.report.watch.view import View
 from raysweep.results.ledger import GrowingLedger
 from raysweep.storage.folder import Folder
@@ -35,7 +35,7 @@ def watch(
     Raises:
         InputError: If the run does not exist or is damaged.
     """
-    views = _views(run, seconds, sleep, Clock(now))
+    views = _views(run, seconds, sleep, Clock(now, ledger_age(run)))
     if console.is_terminal:
         with Live(
             console=console, auto_refresh=False, transient=True, vertical_overflow="crop"
@@ -53,7 +53,7 @@ def watch(
 
 def watch_once(run: Folder, console: Console) -> None:
     """Show the current state of a run. Raises ``InputError`` like :func:`watch`."""
-    view = View(look(run, GrowingLedger(run), Clock()))
+    view = View(look(run, GrowingLedger(run), Clock(first_age=ledger_age(run))))
     console.print(view.render(console.width), soft_wrap=True)
 
 
@@ -63,7 +63,7 @@ def state_as_json(run: Folder) -> dict[str, Any]:
     Raises:
         InputError: If the run does not exist or is damaged.
     """
-    moment = look(run, GrowingLedger(run), Clock())
+    moment = look(run, GrowingLedger(run), Clock(first_age=ledger_age(run)))
     state: dict[str, Any] = {
         "state": moment.state,
         "reason": None,

@@ -3,15 +3,16 @@
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from raysweep.control.command import explain_missing_driver
 from raysweep.results.commands import format_command
 from raysweep.results.events import Event, SessionStarted
 from raysweep.results.ledger import NAME as LEDGER
-from raysweep.results.ledger import GrowingLedger, load_events
+from raysweep.results.ledger import GrowingLedger, ledger_location, load_events
 from raysweep.results.reader import build_results, no_run
 from raysweep.results.types import Results
-from raysweep.storage.folder import Folder
+from raysweep.storage.folder import Folder, LocalFolder
 from raysweep.storage.line_log import is_held
 
 
@@ -67,9 +68,13 @@ class Moment:
 
 @dataclass
 class Clock:
-    """The running time of a sweep, extrapolated from its last event with a local clock."""
+    """The running time of a sweep, extrapolated from its last event with a local clock.
+
+    ``first_age`` is how many seconds before the first look the last event was written.
+    """
 
     now: Callable[[], float] = time.monotonic
+    first_age: float = 0.0
     _at: float = field(
         default=-1.0, init=False
     )  # time of the last timed event, in seconds of the sweep
@@ -82,8 +87,21 @@ class Clock:
         at = max((event.at for event in events if event.at is not None), default=0.0)
         now = self.now()
         if at != self._at or not is_running:
-            self._at, self._seen_at = at, now
+            is_first = self._at < 0 and is_running
+            self._at = at
+            self._seen_at = now - self.first_age if is_first else now
         return at + now - self._seen_at
+
+
+def ledger_age(run: Folder) -> float:
+    """Return how many seconds ago a local ledger was written; 0 in a bucket, or if there is no ledger yet."""
+    if not isinstance(run, LocalFolder):
+        return 0.0
+    try:
+        written_at = Path(ledger_location(run)).stat().st_mtime
+    except OSError:
+        return 0.0
+    return max(0.0, time.time() - written_at)
 
 
 def look(run: Folder, ledger: GrowingLedger, clock: Clock) -> Moment:

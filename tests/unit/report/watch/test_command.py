@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
@@ -10,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from raysweep.report.watch.command import watch, watch_once
-from raysweep.report.watch.moment import Clock, look
+from raysweep.report.watch.moment import Clock, ledger_age, look
 from raysweep.report.watch.view import View
 from raysweep.results.events import (
     Event,
@@ -255,6 +256,21 @@ def test_clock_stops_while_sweep_is_paused() -> None:
         60.0,
         63.0,
     ]
+
+
+def test_running_time_includes_the_time_since_the_last_event(tmp_path: Path) -> None:
+    write_ledger(tmp_path, random_trials(3))
+    ledger = tmp_path / "ledger.jsonl"
+    written_at = ledger.stat().st_mtime - 3600
+    os.utime(ledger, (written_at, written_at))
+    age = ledger_age(LocalFolder(tmp_path))
+    assert 3600 <= age < 4200
+    events: list[Event] = [SweepSteered(request="1", action="pause", at=60.0)]
+    later: list[Event] = [*events, SweepSteered(request="2", action="pause", at=90.0)]
+    clock = Clock(now=lambda: 5.0, first_age=40.0)
+    assert clock.seconds(events, is_running=True) == 100.0
+    assert clock.seconds(later, is_running=True) == 90.0
+    assert Clock(now=lambda: 5.0, first_age=40.0).seconds(events, is_running=False) == 60.0
 
 
 def test_short_terminal_shows_both_ends_of_front(tmp_path: Path) -> None:
