@@ -95,6 +95,10 @@ class FrontScores:
         self._waiting: deque[AfterSearch] = deque()
         self._under_way: list[AfterSearch] = []
         self._num_rungs = 0
+        self._last_done = (
+            0,
+            0.0,
+        )  # the number of scored rungs, and the seconds after which it was reached
         self._stages: set[StageName] = set()  # stages that have begun
         self._failures = Failures(sweep.config.resources)
 
@@ -191,9 +195,12 @@ class FrontScores:
         seconds = time.monotonic() - self._began
         stages = " and ".join(sorted(self._stages)) or "test"
         text = f"{stages}: {num_done} of {self._num_rungs} rungs scored, {seconds:.0f} s"
-        if num_done:
-            seconds_left = seconds * num_left / num_done
-            text += f", {duration(seconds_left)} left"
+        if num_done != self._last_done[0]:
+            self._last_done = (num_done, seconds)
+        seconds_at_last = self._last_done[1]
+        if num_done:  # counts down until the next rung is scored
+            seconds_left = seconds_at_last * num_left / num_done - (seconds - seconds_at_last)
+            text += f", {duration(max(seconds_left, 0.0))} left"
         self._sweep.display.status(text, num_done / self._num_rungs)
 
 

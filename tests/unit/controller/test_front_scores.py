@@ -1,7 +1,10 @@
 """Scoring of the front on the test split."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from raysweep.controller.failures import RaisedError
 from raysweep.controller.front_scores import FrontRung, FrontScores, ScoredRung
@@ -10,6 +13,7 @@ from raysweep.controller.sweep import Sweep
 from raysweep.results.ledger import Ledger, read_events
 from raysweep.results.reader import load
 from raysweep.results.types import Calibration, Stage
+from raysweep.terminal import duration
 from support.sweeps import assemble, make, play, settings
 
 CALIBRATION = {
@@ -171,4 +175,25 @@ def test_status_counts_scored_rungs(tmp_path: Path) -> None:
     written = out.getvalue()
     scores.show()
     assert out.getvalue() == written
+    sweep.ledger.close()
+
+
+def test_time_left_counts_down_until_the_next_rung(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    clock = SimpleNamespace(monotonic=lambda: now[0])
+    monkeypatch.setattr("raysweep.controller.front_scores.time", clock)
+    sweep, out = make(tmp_path, early_stopping__policy="none")
+    play(sweep, finish=False)
+    sweep.display.seconds_between_lines = 0.0  # type: ignore[attr-defined]
+    scores = FrontScores(sweep, has_test=True)
+    rungs = list(iter(scores.next, None))
+    now[0] += 30
+    scores.take(rungs[0], on_test(rungs[0]))
+    left = 30 * (len(rungs) - 1)
+    for seconds, expected in ((0, left), (20, left - 20), (left + 60, 0)):
+        now[0] = 130.0 + seconds
+        scores.show()
+        assert f", {duration(expected)} left" in out.getvalue().splitlines()[-1]
     sweep.ledger.close()
