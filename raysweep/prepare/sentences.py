@@ -129,6 +129,7 @@ class SentencesBuilder:
         """
         self._read()
         conflicts = self._find_conflicts()
+        self._num_conflicting = conflicts["train"].num_rows if "train" in conflicts else 0
         label_names = self._name_labels()
         shown, warnings = self._describe_conflicts(conflicts)
         warnings += self._bad_rows
@@ -321,6 +322,14 @@ class SentencesBuilder:
             conflicts[split] = _Conflicts(num_texts, shown[:MAX_SHOWN], num_dropped)
         return conflicts
 
+    @property
+    def _after_conflicts(self) -> str:
+        """Part of a message: the number of training rows that were left out for conflicting labels, if any."""
+        if not self._num_conflicting:
+            return ""
+        columns = f"{self.data.text_column!r} and {self.data.label_column!r}"
+        return f" (without {self._num_conflicting} rows whose text has different labels; columns {columns})"
+
     def _name_labels(self) -> list[str]:
         """Return the names of train's remaining labels in natural sort order.
 
@@ -341,7 +350,8 @@ class SentencesBuilder:
         names.sort(key=_natural)
         if len(names) == 1:
             raise InputError(
-                f"{sources.shown(self.data.train)}: every row has the label {names[0]!r}; at least two labels are needed"
+                f"{sources.shown(self.data.train)}: every row{self._after_conflicts} has the label {names[0]!r}; at "
+                "least two labels are needed"
             )
         self._check_labels(names)
         return names
@@ -467,8 +477,8 @@ class SentencesBuilder:
                 "every label has only one row" if is_single else f"{num_train} rows are too few"
             )
             raise InputError(
-                f"{sources.shown(self.data.train)}: dev cannot be split off train, because {rows_left}; set data.dev or add "
-                "rows"
+                f"{sources.shown(self.data.train)}: dev cannot be split off train, because "
+                f"{rows_left}{self._after_conflicts}; set data.dev or add rows"
             )
         rows.splits[:num_train][carving.is_dev] = SPLITS.index("dev")
         rows.splits[:num_train][carving.is_left_out] = NO_SPLIT

@@ -259,7 +259,16 @@ def test_demo_has_a_test_split(tmp_path):
         ),
         ([(f"text {i}", i / 8) for i in range(24)], None, "24 different numbers, such as"),
         ([("a", 1), ("a", 2)], None, "train.jsonl: every text occurs with different labels"),
-        ([("a", 1), ("b", 2), ("a", 3)], None, "train.jsonl: every row has the label '2'"),
+        (
+            [("a", 1), ("b", 2), ("a", 3)],
+            None,
+            "every row (without 2 rows whose text has different labels; columns 'text' and 'label') has the label '2'",
+        ),
+        (
+            [("a", 1), ("b", 2), ("a", 3), ("c", 4)],
+            None,
+            "every label has only one row (without 2 rows whose text has different labels",
+        ),
         (
             TRAIN,
             [("c", "a"), ("d", "z")],
