@@ -22,7 +22,12 @@ def search(
 
 
 def main(name: str, file: str, text_column: str, query: str) -> None:
-    rows = pd.read_csv(file).dropna(subset=[text_column])
+    rows = pd.read_csv(file)
+    if text_column not in rows:
+        sys.exit(
+            f"{file}: column {text_column!r} is missing; columns: {', '.join(map(repr, rows))}"
+        )
+    rows = rows.dropna(subset=[text_column])
     nearest, similarities = search(SentenceTransformer(name), rows[text_column].tolist(), query)
     results = rows.iloc[nearest].assign(similarity=similarities)
     print(results.to_string(index=False, float_format="%.2f"))
