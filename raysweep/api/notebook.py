@@ -1,10 +1,12 @@
 """A compact display of long-running work in Jupyter notebooks."""
 
+import contextlib
 import html
 import io
 import sys
 import time
 from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 from rich.console import Console, RenderableType
@@ -69,6 +71,15 @@ class NotebookDisplay(Display):
                 text if view is None else view, markup=False, emoji=False, highlight=False
             )
             self._status = console.export_text().rstrip()
+            self._show()
+
+    @contextlib.contextmanager
+    def live(self) -> Iterator[None]:
+        """Remove the status when the context exits, because nothing updates it any more."""
+        try:
+            yield
+        finally:
+            self._status = ""
             self._show()
 
     def _show(self) -> None:

@@ -79,6 +79,16 @@ def test_a_notebook_is_updated_at_most_once_a_second(
     assert 2 <= len(cell.versions) <= 4
 
 
+def test_no_status_remains_after_the_work(cell: Cell) -> None:
+    display = NotebookDisplay()
+    with pytest.raises(KeyboardInterrupt), display.live():
+        display.line("an event")
+        display.status("27%, 0:34 left")
+        assert cell.lines == ["an event", "27%, 0:34 left"]
+        raise KeyboardInterrupt
+    assert cell.lines == ["an event"]
+
+
 def test_a_callback_replaces_the_display_of_the_notebook(cell: Cell) -> None:
     progress: list[Progress] = []
     make_display(progress.append).line("an event")
