@@ -1,6 +1,7 @@
 """Check and open the configured trackers. Missing clients and settings are reported before the sweep starts."""
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +21,8 @@ from raysweep.storage.folder import BucketFolder, Folder
 from raysweep.trackers.tracker import Tracker
 
 URI_VARIABLE = "MLFLOW_TRACKING_URI"
+FOLDER_VARIABLE = "MLFLOW_ALLOW_FILE_STORE"
+SERVER_OR_DATABASE = re.compile(r"(?!file:)[a-z][a-z0-9+.-]*://|databricks|uc:")
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,12 @@ def check_trackers(config: TrackersConfig, runs: str) -> None:
     For runs in a bucket, the destination must be set explicitly.
     """
     packages.check(packages.needs_of_trackers(config))
+    uri = None if config.mlflow is None else config.mlflow.uri or os.environ.get(URI_VARIABLE)
+    if uri and not SERVER_OR_DATABASE.match(uri) and os.environ.get(FOLDER_VARIABLE) != "true":
+        raise InputError(
+            f"trackers.mlflow: uri is {uri!r}, a folder, which MLflow rejects; allowed: a server or a database, such as "
+            f"sqlite:///mlflow.db, or {FOLDER_VARIABLE}=true in the environment"
+        )
     if not location.is_uri(runs):
         return
     folder_trackers = {"tensorboard": config.tensorboard, "wandb": config.wandb}

@@ -342,3 +342,23 @@ def test_invalid_options_of_track_are_rejected(
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.yaml", "ledger.jsonl"]
+
+
+@pytest.mark.parametrize("uri", ["raysweep-runs/mlruns", "/data/mlruns", "file:///data/mlruns"])
+def test_folder_is_rejected_as_mlflow_uri(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    config = TrackersConfig.model_validate({"mlflow": {}})
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    with pytest.raises(InputError, match=rf"trackers\.mlflow: uri is '{uri}'"):
+        opening.check_trackers(config, "/runs")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    opening.check_trackers(config, "/runs")
+    monkeypatch.delenv("MLFLOW_ALLOW_FILE_STORE")
+    for allowed in (
+        "sqlite:///mlflow.db",
+        "http://host:5000",
+        "databricks",
+        "databricks://profile",
+    ):
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", allowed)
+        opening.check_trackers(config, "/runs")
