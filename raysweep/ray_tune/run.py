@@ -270,7 +270,7 @@ def execute(
                 sweep.ledger.failure = sweep.ledger.lost
                 raise InputError(sweep.ledger.lost) from None
             ending = INTERRUPTED
-            display.line("run: interrupted; the report covers the finished rungs")
+            display.line("run: interrupted; finished rungs are kept")
         except Exception as error:
             input_error = _as_input_error(error, sweep)
             if input_error is None:
