@@ -267,9 +267,12 @@ def _why_other_data(side: Side, first: Side, split: ScoredSplit) -> str:
     distances = [abs(score - first_score) for score, first_score in pairs]
     if max(distances) <= MAX_DIFFERENCE:
         return ""
+    seeds = (
+        "" if info.seed == first_info.seed else " (their seeds differ; data.dev fixes the splits)"
+    )
     return (
         f"on {split}, the reference encoder scores {show_pair(point, goals, 2)} in {side.label} and "
-        f"{show_pair(first_point, goals, 2)} in {first.label}, so the queries or the pool differ"
+        f"{show_pair(first_point, goals, 2)} in {first.label}, so the queries or the pool differ{seeds}"
     )
 
 
