@@ -20,6 +20,8 @@ def format_resume(run: str, *options: str) -> str:
 
 def resume_options(results: Results) -> list[str]:
     """Return the options that let a resumed sweep continue, given how it ended; reached limits are doubled."""
+    if results.status == "running":  # killed, so it continues within its limits
+        return []
     if results.status == "plateau":
         return ["--early_stopping.plateau", "null"]
     options = options_beyond(results.limit)

@@ -109,6 +109,14 @@ def test_run_without_driver_shows_how_to_resume(
     assert last in out.getvalue().splitlines()[-1].replace(f"--resume {tmp_path}", "--resume RUN")
 
 
+def test_killed_run_resumes_within_its_limits(tmp_path: Path) -> None:
+    """Even after all trials have ended, the driver may be killed before the front's test scores and report."""
+    write_ledger(tmp_path, random_trials(30), StoredSweep(finish=None))
+    where, out = console()
+    watch_once(LocalFolder(tmp_path), where)
+    assert out.getvalue().splitlines()[-1].endswith(f"raysweep run --resume {tmp_path}")
+
+
 def folders(parent: Path, *names: str) -> None:
     for name in names:
         (parent / name).mkdir()
