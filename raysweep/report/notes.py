@@ -7,6 +7,7 @@ from raysweep.report.texts import limits_text
 from raysweep.results.commands import format_resume, resume_options
 from raysweep.results.query_scores import name_of_point
 from raysweep.results.types import QUERY_KINDS, Results, ScoredSplit, TrialStatus
+from raysweep.storage import location
 
 ENDINGS = {
     "interrupted": "was interrupted",
@@ -50,7 +51,10 @@ def running_or_killed(results: Results) -> str:
     if results.has_driver is False:
         command = format_resume(results.folder)
         return f"was killed; this report shows its stored results, and {command} continues it"
-    state = "is still running" if results.has_driver else "is still running or was killed"
+    is_certain = results.has_driver and not location.is_uri(
+        results.folder
+    )  # a lease outlives its holder
+    state = "is still running" if is_certain else "is still running or was killed"
     return f"{state}; this report shows the results so far"
 
 
