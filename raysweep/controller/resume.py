@@ -106,7 +106,9 @@ class Resumed:
     def __post_init__(self) -> None:
         self.ledger = Ledger(self.place, self.report, self.take_over)
         if not self.run.exists(LEDGER) and not self.run.exists(f"{LEDGER}.jsonl"):
-            raise InputError(f"{self.location}: cannot be resumed: {LEDGER}.jsonl is missing")
+            raise InputError(
+                f"{self.location}: cannot be resumed: it has no ledger, so no sweep started there"
+            )
         for name in FILES:
             if not self.run.exists(name):
                 raise InputError(f"{self.location}: cannot be resumed: {name} is missing")

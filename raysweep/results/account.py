@@ -91,7 +91,7 @@ def sentence(account: Account, max_replicates: int | None = None) -> str:
         uses.append(
             f"{replicates.cost.seconds:,.0f} in {replicates.num_trials}{at_most} replicates"
         )
-    saved = f"early stopping saved about {account.total.saved_seconds:,.0f}"
+    saved = f"early stopping saved about {account.total.saved_seconds:,.0f} trial-seconds"
     cost = account.total.cost
     return "; ".join(
         [f"{cost.seconds:,.0f} trial-seconds, {describe_cost(cost)}", ", ".join(uses), saved]
