@@ -70,8 +70,8 @@ def parse(document: Document, config: SweepConfig) -> Space:
         _check_grid(document, ("space",), parameters)
     _check_budgets(document, config, space)
     if has_teacher(space) and config.teacher is None:
-        problem = "teacher is missing; trials with targets: teacher need it: the folder of a run with the loss softmax"
-        raise document.error((), problem)
+        problem = "is missing; trials with targets: teacher need it: the folder of a run with the loss softmax"
+        raise document.error(("teacher",), problem)
     return space
 
 

@@ -157,7 +157,7 @@ def test_key_changes_with_the_teacher(run: Path, tiny_bench: Workbench) -> None:
 
 def test_unsuitable_teachers(run: Path, tiny_bench: Workbench, tmp_path: Path) -> None:
     prepared = tiny_bench.prepared
-    with pytest.raises(InputError, match="teacher is missing"):
+    with pytest.raises(InputError, match=r"yaml: teacher is missing"):
         plan(prepared)
     with pytest.raises(InputError, match=r"teacher\.run: .*no such folder"):
         plan(prepared, teacher=str(tmp_path / "nothing"))
