@@ -125,9 +125,7 @@ def _read_condition(
         name = score_named(name)
     if name not in names:
         hint = did_you_mean(name, names)
-        raise InputError(
-            f"--where {text!r}: {name} is unknown{hint}; allowed: P, S, {', '.join(names)}"
-        )
+        raise InputError(f"--where {text!r}: {name} is unknown{hint}; allowed: {', '.join(names)}")
     values = [fields.get(name) for fields in points]
     is_score = name in scores
     if is_score and _NUMBER.fullmatch(value) is not None:
