@@ -289,9 +289,8 @@ class _SeedMoves:
     def run(self, encoders: Encoders, points: int, rng: np.random.Generator) -> Encoders:
         trials = len(encoders.trials) // points
         common = np.repeat(rng.normal(size=(trials, 2)), points, axis=0)
-        common[:, 1] = (
-            -0.4 * common[:, 0] + np.sqrt(1 - 0.4**2) * common[:, 1]
-        )  # what gains P loses S
+        # what gains P loses S
+        common[:, 1] = -0.4 * common[:, 0] + np.sqrt(1 - 0.4**2) * common[:, 1]
         moved = np.sqrt(0.8) * common + np.sqrt(0.2) * rng.normal(size=common.shape)
         return encoders.moved(moved[:, 0] * self.logits, moved[:, 1] * self.similarity)
 

@@ -69,9 +69,8 @@ def main() -> None:
         "--against", type=Path, metavar="FILE", help="compare the results with this file"
     )
     arguments = parser.parse_args()
-    if any(
-        os.environ.get(name) != value for name, value in ENVIRONMENT.items()
-    ):  # NumPy reads them when imported
+    # NumPy reads them when imported
+    if any(os.environ.get(name) != value for name, value in ENVIRONMENT.items()):
         command = [sys.executable, "-m", "benchmarks.golden", *sys.argv[1:]]
         os.execve(sys.executable, command, {**os.environ, **ENVIRONMENT})
     with tempfile.TemporaryDirectory(prefix="raysweep-golden-") as folder:

@@ -57,10 +57,11 @@ def _run(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "demo", ("demo", "--examples.target=4000"), folder / "demo", ["encoded"], arguments
     )
     if not arguments.quick:
+        # not in cells, as where memory is measured
         made = (
             str(_made(folder)),
             "--examples.index=exact",
-        )  # not in cells, as where memory is measured
+        )
         rows += _cases("made", made, folder / "made", KINDS, arguments)
     print(measure.table(("case", "same bytes", "found by the next attempt"), rows))
     ratio = sum(bool(row[1]) for row in rows) / len(rows)

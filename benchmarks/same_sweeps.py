@@ -22,6 +22,7 @@ PAIRS = {
     "random": ["--sampler=random", "--space.precision=fp32"],
     "default": ["--space.precision=fp32", "--early_stopping.policy=growth"],
 }
+# of a rung: when and where it was, and its place
 UNEQUAL = (
     "at",
     "seconds",
@@ -30,7 +31,7 @@ UNEQUAL = (
     "may_begin",
     "number",
     "after",
-)  # of a rung: when and where it was, and its place
+)
 
 
 def main() -> None:

@@ -14,9 +14,8 @@ from benchmarks.search_peers import registry
 from raysweep.metrics.scores import Pair
 from raysweep.replay.simulator import Peer, replay
 
-Key = tuple[
-    str, str, str, str, int, int
-]  # recording's name and digest, row and its code's digest, workers, seed
+# recording's name and digest, row and its code's digest, workers, seed
+Key = tuple[str, str, str, str, int, int]
 
 
 @dataclass(frozen=True)

@@ -51,9 +51,8 @@ def main() -> None:
                 + ", ".join(f"{one:.2f}" for one in quarters),
                 flush=True,
             )
-    default = next(
-        iter(figures["rows"].values())
-    )  # growth, with mfgp unless other samplers are asked for
+    # growth, with mfgp unless other samplers are asked for
+    default = next(iter(figures["rows"].values()))
     first, last = (default["milliseconds_by_quarter"][i] for i in (0, 3))
     figures["ratio"] = 20.0 / last
     print(

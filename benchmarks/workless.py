@@ -58,9 +58,8 @@ class Workless(trial_actor.TrialActor):
         _note(assignments_file(folder, number))
         done = size_of(rungs_file(folder, number))
         if done:
-            yield self._result(
-                done
-            )  # a trial that resumes from its checkpoint repeats its last rung
+            # a trial that resumes from its checkpoint repeats its last rung
+            yield self._result(done)
         for step in range(done + 1, self.task.num_rungs + 1):
             time.sleep(self.seconds_per_rung)
             if self.heartbeat is not None:

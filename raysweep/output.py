@@ -133,7 +133,6 @@ def escape_markdown(text: str) -> str:
     """Escape text for Markdown, on one line and without column separators."""
     for character in "\\`*[]<>|":
         text = text.replace(character, "\\" + character)
-    text = re.sub(
-        r"(?<![^\W_])_|_(?![^\W_])", r"\_", text
-    )  # an underscore within a word is not markup
+    # an underscore within a word is not markup
+    text = re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\_", text)
     return escape_line(text)

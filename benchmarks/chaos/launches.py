@@ -16,11 +16,12 @@ LAUNCH_SECONDS = 310.0
 NODE_TYPES = {"cpu": {"resources": {"CPU": 1}, "max_workers": 2}}
 SCARCE_TYPES = {
     "cpu": {"resources": {"CPU": 1}, "max_workers": 1},
+    # the cloud has none
     "spot": {
         "resources": {"CPU": 1},
         "max_workers": 7,
         "node_config": {"spot": True},
-    },  # the cloud has none
+    },
 }
 TRIALS, RUNGS = 4, 2
 

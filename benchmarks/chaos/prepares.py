@@ -12,10 +12,11 @@ from benchmarks.chaos.nodes import Nodes, kill, nodes, workers_below
 from benchmarks.chaos.outcomes import Outcome, Setting
 from benchmarks.chaos.sweeps import LIMIT_SECONDS, POLL_SECONDS
 
+# for the sweeps of all cases
 OPTIONS = [
     "--resources.num_cpus=2",
     "--space.loss=cosine_similarity",
-]  # for the sweeps of all cases
+]
 NUM_NODES = 3
 MOST_DELAY_SECONDS = 10.0
 

@@ -49,9 +49,8 @@ def main() -> None:
     is_code = re.fullmatch(r"\d{1,3}", text) is not None and int(text) <= LAST_CODE
     code = int(text) if is_code else INPUT_ERROR_CODE
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(
-            stream, io.TextIOWrapper
-        ):  # a character outside the output's encoding must not end a sweep
+        # a character outside the output's encoding must not end a sweep
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
         sys.exit(app(standalone_mode=False))
@@ -79,9 +78,8 @@ def _usage_message(error: Any) -> str:
     from raysweep.config.strict import allowed_values
 
     cause = error.__cause__
-    if (
-        isinstance(cause, ValidationError) and error.param is not None
-    ):  # wrong type or out of bounds
+    # wrong type or out of bounds
+    if isinstance(cause, ValidationError) and error.param is not None:
         first = cause.errors()[0]
         allowed, _, _ = allowed_values(first["msg"]).partition(", unable to parse")
         return f"{error.param.opts[0]} is {first['input']}; allowed: {allowed}"

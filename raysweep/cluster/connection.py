@@ -61,9 +61,8 @@ def connected(
         InputError: If Ray does not start or the cluster does not answer.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault(
-        "RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0"
-    )  # `uv run raysweep` would ship the working directory
+    # `uv run raysweep` would ship the working directory
+    os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
     address = address_of(resources)
     key = "resources.address" if resources.address else ADDRESS_VARIABLE
     protect_token(may_make=not address)

@@ -102,9 +102,8 @@ class Cloud(NamedTuple):
     announces_end: Callable[[str], bool]
 
 
-_direct = urllib.request.build_opener(
-    urllib.request.ProxyHandler({})
-)  # metadata servers are never behind a proxy
+# metadata servers are never behind a proxy
+_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def _announced_by_aws(host: str) -> bool:
@@ -187,9 +186,8 @@ def _watch(cloud: Cloud) -> None:
     while not is_marked:
         time.sleep(POLL_SECONDS)
         if end_is_announced(cloud):
-            with contextlib.suppress(
-                Exception
-            ):  # Ray's control plane did not answer; try again later
+            # Ray's control plane did not answer; try again later
+            with contextlib.suppress(Exception):
                 is_marked = ray_internals.drain_node(
                     ray.get_runtime_context().get_node_id(), cloud.notice_seconds
                 )
@@ -209,9 +207,8 @@ class DrainWatch:
         is_due = now - self._polled_at >= POLL_SECONDS
         if is_due and not self._is_draining:
             self._polled_at = now
-            with contextlib.suppress(
-                Exception
-            ):  # Ray's control plane did not answer; try again later
+            # Ray's control plane did not answer; try again later
+            with contextlib.suppress(Exception):
                 if ray.is_initialized():
                     node_id = ray.get_runtime_context().get_node_id()
                     self._is_draining = node_id in ray_internals.read_draining_nodes()

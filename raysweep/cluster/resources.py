@@ -154,9 +154,8 @@ class Capacity:
         """
         if self.gpus < 1:
             num_cpus = sum(int(node.cpus) for node in self.nodes)
-            may_use_all = (
-                self._limit(num_cpus) == num_cpus
-            )  # otherwise fewer workers, with more threads
+            # otherwise fewer workers, with more threads
+            may_use_all = self._limit(num_cpus) == num_cpus
             has_enough_chunks = 0 < num_cpus * CHUNKS_PER_PROCESS <= num_chunks
             if may_use_all and has_enough_chunks:
                 return Request(1, 0, num_cpus)
@@ -344,9 +343,8 @@ def _groups_of(values: Mapping[str, Any]) -> tuple[list[NodeGroup], int]:
     for name, amounts in resources.items():
         group = NodeGroup(name, NodeSize.of(amounts), max_counts[name], marks.get(name))
         may_run_work = group.size.cpus > 0 and group.max_count > 0
-        if (
-            name != head_type and may_run_work
-        ):  # for other types, only nodes that are already present count
+        # for other types, only nodes that are already present count
+        if name != head_type and may_run_work:
             groups.append(group)
     return groups, max_workers
 

@@ -116,9 +116,8 @@ def find_alternatives(waiting_work: Waiting, groups: Sequence[NodeGroup]) -> dic
     available.sort(key=lambda group: group.size.gpus)
     for demand in waiting_work.demands:
         for group in available:
-            memory_bytes = (
-                demand.memory_bytes if group.size.memory_bytes else 0
-            )  # 0 if the node's memory is unknown
+            # 0 if the node's memory is unknown
+            memory_bytes = demand.memory_bytes if group.size.memory_bytes else 0
             workers_per_node = times_on(group.size, demand, memory_bytes)
             if workers_per_node:
                 num_nodes = math.ceil(demand.count / workers_per_node)

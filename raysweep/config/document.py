@@ -216,9 +216,8 @@ class Document:
             return InputError(join_key(f"--{dotted(keys)}", message))
         place = self.source
         for length in range(len(keys), 0, -1):
-            line = self.lines.get(
-                keys[:length]
-            )  # line of the key or its nearest ancestor in the file
+            # line of the key or its nearest ancestor in the file
+            line = self.lines.get(keys[:length])
             if line is not None:
                 place += f": line {line}"
                 break
@@ -253,9 +252,8 @@ def _yaml_error(path: Path, error: Exception) -> InputError:
     if isinstance(error, yaml.MarkedYAMLError):
         line = error.problem_mark.line + 1 if error.problem_mark else 0
         return InputError(f"{path}: line {line}: {error.problem}")
-    return InputError(
-        f"{path}: invalid value: {_one_line(error)}"
-    )  # such as an invalid date, number or character
+    # such as an invalid date, number or character
+    return InputError(f"{path}: invalid value: {_one_line(error)}")
 
 
 def _one_line(error: Exception) -> str:

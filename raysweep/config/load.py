@@ -312,10 +312,11 @@ def find_space(name: str) -> Path:
     if is_file(path) or path.parent != Path():
         return path
     package = Path(__file__).parents[1]
+    # installed package, or checkout
     folders = (
         package / "search_spaces",
         package.parent / "search_spaces",
-    )  # installed package, or checkout
+    )
     for folder in folders:
         shipped_file = folder / path.with_suffix(".yaml")
         if is_file(shipped_file):

@@ -34,9 +34,8 @@ class ExampleSchema:
 EXAMPLES: Mapping[LossExamples, ExampleSchema] = MappingProxyType(
     {
         "triplet": ExampleSchema(("anchor", "positive", "negative")),
-        "labeled_pair": ExampleSchema(
-            ("anchor", "other"), "class"
-        ),  # 1 for the same class, otherwise 0
+        # 1 for the same class, otherwise 0
+        "labeled_pair": ExampleSchema(("anchor", "other"), "class"),
         "positive_pair": ExampleSchema(("anchor", "positive")),
         "scored_pair": ExampleSchema(("anchor", "other"), "float"),  # a target cosine
         "labeled_sentence": ExampleSchema(("sentence",), "class"),

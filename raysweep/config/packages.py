@@ -104,8 +104,7 @@ def needs_of_trackers(config: TrackersConfig) -> Iterator[Need]:
         yield Need(f"trackers.{name}", name, name)
     if config.mlflow is not None:
         uri = config.mlflow.uri or os.environ.get("MLFLOW_TRACKING_URI", "sqlite:///")
-        if uri.startswith(
-            ("sqlite:", "postgresql", "mysql", "mssql")
-        ):  # MLflow writes to the database directly
+        # MLflow writes to the database directly
+        if uri.startswith(("sqlite:", "postgresql", "mysql", "mssql")):
             for package in ("sqlalchemy", "alembic"):
                 yield Need("trackers.mlflow", package, "mlflow")

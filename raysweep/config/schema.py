@@ -165,9 +165,8 @@ def _choices(value: Schema, plain: list[Schema], *, is_loss: bool) -> Schema:
     if value.get("type") == "string":
         conditional["propertyNames"] = value
     if is_loss:
-        conditional["patternProperties"] = {
-            _IMPORT_PATH: {"type": ["object", "null"]}
-        }  # with parameters of their own
+        # with parameters of their own
+        conditional["patternProperties"] = {_IMPORT_PATH: {"type": ["object", "null"]}}
     return {
         "description": "Choices: a list of values, or a mapping of values to parameters.",
         "type": "object",

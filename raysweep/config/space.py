@@ -203,9 +203,8 @@ class Space:
             values_of_branch = branch | {
                 name: value for name, value in extremes.items() if name in branch
             }
-            if (
-                weight and "consistency_weight" in find_loss(branch["loss"]).parameters
-            ):  # embeds each batch twice
+            # embeds each batch twice
+            if weight and "consistency_weight" in find_loss(branch["loss"]).parameters:
                 values_of_branch["consistency_weight"] = weight
             trials.append(trial_config(values_of_branch))
         return trials
@@ -328,17 +327,19 @@ def values_of(parameters: Parameters, name: str) -> list[Any]:
     return list(dict.fromkeys(values))
 
 
+# their values allow or require other parameters
 _DECIDING = (
     "loss",
     "optimizer",
     "schedule",
     "adapter",
-)  # their values allow or require other parameters
+)
+# the parameters that depend on those, except most of the losses' own
 _DEPENDING = (
     "momentum",
     "decay",
     *OFF,
-)  # the parameters that depend on those, except most of the losses' own
+)
 
 
 def branches(parameters: Parameters, names: Collection[str] = ()) -> Iterator[dict[str, Any]]:

@@ -269,9 +269,8 @@ def _only(
 ) -> None:
     for key in value:
         if key not in allowed:
-            is_fraction = (
-                key.isdecimal() and value[key] is None
-            )  # caused by a decimal comma, as in 0,5
+            # caused by a decimal comma, as in 0,5
+            is_fraction = key.isdecimal() and value[key] is None
             hint = "; write decimals with a point, as in 0.5" if is_fraction else ""
             raise document.error((*path, key), unknown_key(key, allowed) + hint)
 
@@ -283,10 +282,11 @@ _TEXTS = {
 """The allowed values of string parameters."""
 
 
+# a valid trial to which any parameter can be added
 _PROBE = {
     "loss": "margin_mse",
     "learning_rate": 1e-5,
-}  # a valid trial to which any parameter can be added
+}
 
 
 _REQUIRED: dict[str, dict[str, Any]] = {

@@ -44,9 +44,8 @@ def explain(error: dict[str, Any], path: KeyPath, model: type[BaseModel]) -> str
         case "value_error":
             return str(error["ctx"]["error"])
         case "greater_than" | "greater_than_equal" | "less_than" | "less_than_equal":
-            bounds = _bounds(
-                path, model
-            )  # pydantic's message names only the bound that the value exceeds
+            # pydantic's message names only the bound that the value exceeds
+            bounds = _bounds(path, model)
             return f"is {shown(value)}; allowed: {bounds or allowed_values(error['msg'])}"
     return f"is {shown(value)}; allowed: {allowed_values(error['msg'])}"
 
@@ -87,9 +86,8 @@ def _models_at(path: KeyPath, model: type[BaseModel]) -> list[type[BaseModel]]:
     models: list[type[BaseModel]] = [model]
     is_name = False
     for key in path:
-        if (
-            isinstance(key, int) or is_name
-        ):  # list indices and names in a mapping keep the items' models
+        # list indices and names in a mapping keep the items' models
+        if isinstance(key, int) or is_name:
             is_name = False
             continue
         fields = [model.model_fields[key] for model in models if key in model.model_fields]

@@ -66,9 +66,8 @@ def _await_answer(run: Folder, request: Request, seconds: float) -> Answer | Non
     pause = BUCKET_SECONDS if isinstance(run, BucketFolder) else LOCAL_SECONDS
     try:
         while time.monotonic() < deadline:
-            has_driver = (
-                is_held(run, LEDGER) is not False
-            )  # check first, because a driver may answer and then end
+            # check first, because a driver may answer and then end
+            has_driver = is_held(run, LEDGER) is not False
             if (answer := queue.answer_to(identity)) is not None:
                 return answer
             if not has_driver:

@@ -149,9 +149,8 @@ def poll_in_background(
 
     def poll() -> None:
         while not stop.wait(seconds):
-            if (
-                not inbox.is_empty
-            ):  # the driver is busy; polling now would deliver the same requests twice
+            # the driver is busy; polling now would deliver the same requests twice
+            if not inbox.is_empty:
                 continue
             with suppress(OSError, InputError):
                 for queued in queue.pending():

@@ -29,12 +29,10 @@ class CostTracker:
     gpus: float  # per trial
     trials: dict[int, Cost] = field(default_factory=dict)
     total: Cost = field(default_factory=Cost)
-    last_node: Node = field(
-        default_factory=Node
-    )  # assumed for a trial that has not reported its own node
-    _named_as_free: set[str] = field(
-        default_factory=set
-    )  # node types that a warning has already named
+    # assumed for a trial that has not reported its own node
+    last_node: Node = field(default_factory=Node)
+    # node types that a warning has already named
+    _named_as_free: set[str] = field(default_factory=set)
 
     def trial_cost(self, trial: int) -> Cost:
         """Return what a trial has cost so far."""

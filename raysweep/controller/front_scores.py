@@ -95,10 +95,11 @@ class FrontScores:
         self._waiting: deque[AfterSearch] = deque()
         self._under_way: list[AfterSearch] = []
         self._num_rungs = 0
+        # the number of scored rungs, and the seconds after which it was reached
         self._last_done = (
             0,
             0.0,
-        )  # the number of scored rungs, and the seconds after which it was reached
+        )
         self._stages: set[StageName] = set()  # stages that have begun
         self._failures = Failures(sweep.config.resources)
 

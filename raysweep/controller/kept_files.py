@@ -125,9 +125,8 @@ class WeightStore:
 
     def _num_bytes(self, folders: set[str]) -> int:
         """Return the total size of these folders, in bytes."""
-        for name in (
-            folders - self._sizes.keys()
-        ):  # a folder is written once, and only test scores change it later
+        # a folder is written once, and only test scores change it later
+        for name in folders - self._sizes.keys():
             self._sizes[name] = sum(self._run.sizes(f"{POINTS}/{name}").values())
         return sum(self._sizes[name] for name in folders)
 
@@ -155,9 +154,8 @@ class KeptScores:
         self._near: dict[
             PointName, Pair
         ] = {}  # P and S raised by three standard errors, keyed by name
-        self._repeats: set[PointName] = (
-            set()
-        )  # replicates' points far from the front whose originals are near it
+        # replicates' points far from the front whose originals are near it
+        self._repeats: set[PointName] = set()
         self._original_of: dict[int, int] = {}  # the original trial of each replicate
         self._rungs: dict[Rung, _RungScores] = {}  # rungs with at least one kept point
         self._front: list[Pair] = []  # the front when all points were last compared with it

@@ -33,9 +33,8 @@ class NodeHealth:
     list_usable: Callable[[], Set[str]]
     excluded: set[str] = field(default_factory=set)
     _errors: dict[str, int] = field(default_factory=dict)  # in a row, by node
-    _raised_on: dict[Hashable, str] = field(
-        default_factory=dict
-    )  # the node of a job's first error since its last rung
+    # the node of a job's first error since its last rung
+    _raised_on: dict[Hashable, str] = field(default_factory=dict)
     _pauses: dict[str, _Pause] = field(default_factory=dict)
 
     def count_error(self, job: Hashable, node: WorkerNode) -> bool:

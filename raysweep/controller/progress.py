@@ -208,9 +208,8 @@ class LedgerReplay:
     def _steer(self, event: SweepSteered) -> None:
         self.steering.take(event)
         if event.config is not None:
-            with contextlib.suppress(
-                ParameterError
-            ):  # a range of the space was narrowed after the request
+            # a range of the space was narrowed after the request
+            with contextlib.suppress(ParameterError):
                 self._scheduler.try_next(event.request, event.config)
 
     def _start(self, event: TrialStarted) -> None:

@@ -69,9 +69,8 @@ CHANGEABLE = (
 """Settings that may change when a sweep is resumed. Changing any other setting would make its trials incomparable."""
 
 
-_CHECKPOINT = re.compile(
-    r"trial-(?P<trial>\d+)/(?P<examples>\d+)/"
-)  # see raysweep.training.checkpoint
+# see raysweep.training.checkpoint
+_CHECKPOINT = re.compile(r"trial-(?P<trial>\d+)/(?P<examples>\d+)/")
 _POINT = re.compile(r"trial-(?P<trial>\d+)-step-(?P<rung>\d+)")
 
 READ_BY_TRIALS: Mapping[str, Callable[[Prepared], Iterable[Any]]] = {
@@ -445,9 +444,8 @@ def _changed(resumed: Resumed, space: Path | None, overrides: Sequence[Override]
     override_of_runs = _override_runs(before.config, resumed.location, overrides)
     after = load_sweep(space or own_file, [*override_of_runs, *overrides])
     kind = before.config.data.kind
-    if (
-        kind is not None and after.config.data.kind is None
-    ):  # the file leaves the kind to the columns of the sources
+    # the file leaves the kind to the columns of the sources
+    if kind is not None and after.config.data.kind is None:
         after = replace(after, config=of_kind(after.config, after.space, kind))
     check_changes(before.config, after.config, resumed.location)
     num_trials = after.config.budget.trials

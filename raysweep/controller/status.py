@@ -61,9 +61,8 @@ class Workload:
     # mean worker time of a rung; None until the first rung is recorded
     rung_seconds: float | None = None
     max_rungs: int = 1  # of a trial that completes
-    num_trials: Mapping[int, int] = field(
-        default_factory=dict
-    )  # trials that left workers, keyed by finished rungs
+    # trials that left workers, keyed by finished rungs
+    num_trials: Mapping[int, int] = field(default_factory=dict)
     interrupted: Sequence[
         tuple[int, int]
     ] = ()  # finished and total rungs of each trial that continues

@@ -117,9 +117,8 @@ class Sweep:
         self._weights = WeightStore(self.run, max_bytes, goals)
         self._scores = KeptScores(self.run, self.num_queries, goals)
         self._failures = Failures(config.resources)
-        self.nodes = NodeHealth(
-            config.resources.max_node_errors, list_usable=set
-        )  # cluster code replaces list_usable
+        # cluster code replaces list_usable
+        self.nodes = NodeHealth(config.resources.max_node_errors, list_usable=set)
         self._slowest_rung_seconds = 0.0  # in this session
         self.short_of_memory: set[int] = set()  # trials that ran out of memory in this session
         # trials that failed in this session, not counting those that diverged
@@ -130,9 +129,8 @@ class Sweep:
         self._frozen_at: float | None = None  # the same, within `off_the_clock`
         self.meter = NodeMeter(config.budget)  # fed by the code that connects to a cluster
         self._nodes_counted_at = time.monotonic()
-        self._interrupted: deque[int] = (
-            deque()
-        )  # trials cut off by a budget or a crash; these are resumed first
+        # trials cut off by a budget or a crash; these are resumed first
+        self._interrupted: deque[int] = deque()
 
     @property
     def run(self) -> Folder:
@@ -654,9 +652,8 @@ class Sweep:
             needed = {Path(checkpoint_folder(number)).name for number in resumable}
             for name in self.run.names(CHECKPOINTS) - needed:
                 self.run.remove(f"{CHECKPOINTS}/{name}")
-            self._weights.keep_only(
-                self.front
-            )  # this also removes the weights of rungs that were never reported
+            # this also removes the weights of rungs that were never reported
+            self._weights.keep_only(self.front)
             self._remove_beyond_bound()
             self._scores.tidy()
             if status not in ("interrupted", "failed"):  # otherwise there may be little time left

@@ -33,9 +33,8 @@ class Observation:
     """An older trial, with scores rescaled for the new sweep's sampler."""
 
     values: Mapping[str, Any]
-    fronts: Mapping[
-        int, tuple[Pair, ...]
-    ]  # non-dominated points up to each rung, in order of examples seen
+    # non-dominated points up to each rung, in order of examples seen
+    fronts: Mapping[int, tuple[Pair, ...]]
     status: TrialStatus  # completed or stopped
 
     @property
@@ -73,9 +72,8 @@ def gather(runs: Sequence[Results], space: Space, reference: Pair, goals: Goals)
     num_left_out = 0
     for run in runs:
         old_reference = _reference_scores(run, goals)
-        pairs: defaultdict[tuple[int | None, int | None], list[Pair]] = defaultdict(
-            list
-        )  # keyed by trial and step
+        # keyed by trial and step
+        pairs: defaultdict[tuple[int | None, int | None], list[Pair]] = defaultdict(list)
         for point in averaged(run):
             if point.split == "dev" and point.has(goals):
                 rescaled = _rescale(point.pair(goals), old_reference, reference)

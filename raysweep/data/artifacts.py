@@ -36,9 +36,8 @@ UNFINISHED_DAYS = 1.0
 _NAME = re.compile(
     r"(sentences|encoded|tokens|neighbors|examples|scores|teacher|model)-[0-9a-f]{20}"
 )
-_NAME_ASIDE = re.compile(
-    rf"\.{_NAME.pattern}\.[0-9a-f]{{8}}"
-)  # name of an artifact that is being removed
+# name of an artifact that is being removed
+_NAME_ASIDE = re.compile(rf"\.{_NAME.pattern}\.[0-9a-f]{{8}}")
 
 
 @dataclass(frozen=True)

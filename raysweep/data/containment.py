@@ -14,9 +14,8 @@ import numpy.typing as npt
 from raysweep.data.dataset import Split
 from raysweep.data.phrases import Phrases
 
-BATCH_CHARACTERS = (
-    2**23
-)  # characters of the rows searched for at once; they contain about a fifth as many words
+# characters of the rows searched for at once; they contain about a fifth as many words
+BATCH_CHARACTERS = 2**23
 # rows of a split to search for inside training rows; larger splits are sampled
 MAX_SEARCHED = 10_000
 

@@ -32,11 +32,12 @@ Split = Literal["train", "dev", "test"]
 
 SPLITS: tuple[Split, ...] = get_args(Split)
 NO_SPLIT = -1
+# a hub dataset's defaults
 HUB_SPLITS: dict[Split, str] = {
     "train": "train",
     "dev": "validation",
     "test": "test",
-}  # a hub dataset's defaults
+}
 
 
 @dataclass(frozen=True)
@@ -52,9 +53,8 @@ class DatasetSummary:
     num_duplicates: dict[str, int]  # rows whose duplicate group occurs earlier in the same split
     num_also_in_train: dict[str, int]  # rows whose duplicate group also occurs in train
     warnings: list[str]
-    num_inside_train: dict[
-        str, int
-    ]  # rows inside longer training rows, among at most 10,000 sampled rows
+    # rows inside longer training rows, among at most 10,000 sampled rows
+    num_inside_train: dict[str, int]
     # training rows that contain rows of the carved dev split; they belong to no split
     num_left_out: int
 

@@ -14,12 +14,13 @@ import numpy.typing as npt
 
 from raysweep.data.containment import Containment
 
+# groups checked in successive rounds for each missing dev row of a label
 CHECKED_PER_ROW = (
     8,
     32,
     128,
     512,
-)  # groups checked in successive rounds for each missing dev row of a label
+)
 COMPARED_PER_ROW = 32  # groups inside rows that are compared for each missing dev row of a label
 MAX_CONTAINING = 16  # rows that leave train for one group
 MAX_LEAVING = 0.05  # share of all rows that leave train

@@ -37,9 +37,8 @@ BLOCK_CHARACTERS = 2**26  # a block with more characters ends early
 
 _NARROW_FLOATS = {pa.float16(): np.float16, pa.float32(): np.float32}
 _SEPARATORS = re.compile(r"[\t\n\r]")
-_ESCAPED_BYTE = re.compile(
-    r"[\udc80-\udcff]"
-)  # as written by Python's "surrogateescape" error handler
+# as written by Python's "surrogateescape" error handler
+_ESCAPED_BYTE = re.compile(r"[\udc80-\udcff]")
 
 Blocks = Iterator[tuple[list[Any], ...]]
 """Tuples of raw values by column, such as texts and labels, with up to ``BLOCK_ROWS`` values each."""

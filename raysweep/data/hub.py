@@ -21,6 +21,7 @@ T = TypeVar("T")
 
 _SOURCE = re.compile(r"hub:(?P<name>[\w.-]+(?:/[\w.-]+)?)(?::(?P<split>[^/\s][^/]*))?")
 _PORTS = {"http": 80, "https": 443}
+# too many requests, server errors and the like
 TRANSIENT_STATUSES = (
     408,
     425,
@@ -29,7 +30,7 @@ TRANSIENT_STATUSES = (
     502,
     503,
     504,
-)  # too many requests, server errors and the like
+)
 PATIENCE_SECONDS = 300.0  # how long such responses are retried
 FIRST_PAUSE_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 30.0

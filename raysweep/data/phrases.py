@@ -78,9 +78,8 @@ class Phrases:
         """
         lines = _Lines.of(texts, lambda word: self._vocabulary.get(word, 0))
         texts_of_words = np.repeat(np.arange(len(texts)), lines.lengths + 1)
-        starts = np.flatnonzero(
-            lines.numbers
-        )  # starts of the runs that are still on a path of the trie
+        # starts of the runs that are still on a path of the trie
+        starts = np.flatnonzero(lines.numbers)
         nodes = np.zeros(len(starts), np.int64)  # the node that each run has reached
         codes_by_level = [np.zeros(0, np.int64)]
         for depth, level in enumerate(self._levels, 1):

@@ -46,9 +46,8 @@ class Prepared:
     examples_artifacts: dict[str, Artifact]  # keyed by example kind
     reference: dict[str, Any]  # the reference encoder's EncoderConfig
     reference_identity: str
-    scores_artifacts: dict[str, Artifact] = field(
-        default_factory=dict
-    )  # the experts' scores for train and dev; may be empty
+    # the experts' scores for train and dev; may be empty
+    scores_artifacts: dict[str, Artifact] = field(default_factory=dict)
     # class probabilities under the teacher, if trials learn from one
     teacher_artifact: Artifact | None = None
     tasks: dict[str, TaskArtifacts] = field(default_factory=dict)
@@ -166,9 +165,8 @@ class Prepared:
                 *names_of_examples.values(),
                 *names_of_scores.values(),
             ):
-                if (
-                    name == ".." or Path(name).name != name
-                ):  # it would point outside the artifacts folder
+                # it would point outside the artifacts folder
+                if name == ".." or Path(name).name != name:
                     raise InputError(
                         f"{path}: the artifact is {name!r}; allowed: a name without slashes"
                     )

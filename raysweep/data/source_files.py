@@ -31,6 +31,7 @@ COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _GCS_SECONDS = 60
 _CLOUD_VARIABLES = ("AWS_", "GOOGLE_")
 _BUCKET_SCHEMES = ("s3", "gs", "gcs")
+# of fsspec's file systems
 _VERSION_KEYS = (
     "ETag",
     "etag",
@@ -38,7 +39,7 @@ _VERSION_KEYS = (
     "LastModified",
     "last_modified",
     "created",
-)  # of fsspec's file systems
+)
 _WILDCARD = re.compile(r"[*?\[]")
 
 
@@ -96,9 +97,8 @@ def list_files(source: str) -> list[SourceFile]:
         InputError: If no file remains.
         OSError: If the files cannot be listed.
     """
-    place = (
-        stat(source) if "://" not in source else None
-    )  # the name of a local file may contain a wildcard
+    # the name of a local file may contain a wildcard
+    place = stat(source) if "://" not in source else None
     glob = None if isinstance(place, SourceFile) else _parse_glob(source)
     if "://" in source and glob is None:
         place = stat(source)
@@ -336,9 +336,8 @@ def _describe(name: str, info: Any, place: _Place) -> SourceFile:
             version = first.isoformat() if isinstance(first, datetime) else str(first)
     elif nanoseconds is not None:
         if "://" in name:
-            nanoseconds -= (
-                nanoseconds % 10**9
-            )  # some stores report less precise times for one object than in listings
+            # some stores report less precise times for one object than in listings
+            nanoseconds -= nanoseconds % 10**9
         version = str(nanoseconds)
     num_bytes = -1 if info.size is None else info.size
     return SourceFile(name, num_bytes, version)

@@ -51,13 +51,11 @@ PAUSES = (1.0, 4.0, 16.0)  # seconds before each retry of a failed remote read
 SHARE_BYTES = 2**26  # Parquet files above this size are shared among workers
 LARGE_BYTES = 2**26  # local files of at least this size are not read again at every start
 SETTLED_SECONDS = 10.0  # a file changed more recently may change again and keep its size and time
-_DAMAGED = re.compile(
-    "inflate failed|decompress failed|Truncated compressed stream"
-)  # in OSErrors that pyarrow raises
+# in OSErrors that pyarrow raises
+_DAMAGED = re.compile("inflate failed|decompress failed|Truncated compressed stream")
 MAX_SHOWN = 3  # entries of a list shown in messages
-_SURROUNDING = re.compile(
-    r"^[\s\u200b\ufeff]+|[\s\u200b\ufeff]+$"
-)  # whitespace, including zero-width
+# whitespace, including zero-width
+_SURROUNDING = re.compile(r"^[\s\u200b\ufeff]+|[\s\u200b\ufeff]+$")
 _WHOLE = re.compile(r"[+-]?[0-9]+(\.0*)?")
 _DECIMAL = re.compile(r"(?P<sign>[+-]?)(?P<whole>[0-9]*)\.(?P<fraction>[0-9]+)")
 # An exponent without a sign, as in 1e5, may be a code.

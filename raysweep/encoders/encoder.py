@@ -163,9 +163,8 @@ def _num_positions(model: "SentenceTransformer") -> int | None:
     """Return the size of the encoder's position table, or None if it has none."""
     for name, module in model.named_modules():
         if name.endswith(".position_embeddings") and hasattr(module, "num_embeddings"):
-            num_unused = (
-                0 if module.padding_idx is None else module.padding_idx + 1
-            )  # RoBERTa's positions start there
+            # RoBERTa's positions start there
+            num_unused = 0 if module.padding_idx is None else module.padding_idx + 1
             return int(module.num_embeddings) - num_unused
     return None
 
@@ -275,9 +274,8 @@ def embed(
         for bucket in buckets(tokens.lengths(ids), max_tokens):
             bucket_ids = ids[bucket]
             context = batch_context(bucket_ids)
-            rows = forward(model, tokens, bucket_ids, context).float()[
-                :, :width
-            ]  # truncate_dim may limit the width
+            # truncate_dim may limit the width
+            rows = forward(model, tokens, bucket_ids, context).float()[:, :width]
             if unit:
                 rows = torch.nn.functional.normalize(rows, dim=-1)
             embeddings[bucket] = rows.cpu().numpy()

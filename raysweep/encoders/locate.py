@@ -19,19 +19,21 @@ from raysweep.errors import InputError
 from raysweep.storage.location import expand_home, is_file, is_folder, is_uri
 
 _HUB = "hub:"  # prefix of the identity of an encoder on the Hub
+# checked first by sentence-transformers
 SAFE_WEIGHTS = (
     "model.safetensors",
     "model.safetensors.index.json",
-)  # checked first by sentence-transformers
+)
 SETTINGS = "config_sentence_transformers.json"
 MODULES = "modules.json"
 TRANSFORMER_SETTINGS = "sentence_bert_config.json"
 ADAPTER = "adapter_config.json"
 MODEL_TYPE = "SentenceTransformer"  # in SETTINGS; the settings of other types are not read
+# class names of modules that embed queries and documents with different modules
 ROUTERS = (
     "Router",
     "Asym",
-)  # class names of modules that embed queries and documents with different modules
+)
 
 SIDE_PROMPTS: Sides[tuple[str, ...]] = Sides(("query",), ("document", "passage", "corpus"))
 """The names of prompts that ``encode_query`` and ``encode_document`` look up, in this order."""
@@ -244,11 +246,12 @@ def locate_same(config: EncoderConfig, identity: str, artifacts: str | None = No
 def check_loadable(config: EncoderConfig, source: ModelSource) -> None:
     """Raise InputError if loading the weights may execute code, or if a PEFT adapter lacks the package peft."""
     folder = source.folder
+    # modules of a Router
     patterns = (
         "pytorch_model*.bin",
         "*_*/pytorch_model*.bin",
         "*_*/*_*/pytorch_model*.bin",
-    )  # modules of a Router
+    )
     for weights in sorted(path for pattern in patterns for path in folder.glob(pattern)):
         if not any((weights.parent / name).is_file() for name in SAFE_WEIGHTS):
             name = weights.relative_to(folder)

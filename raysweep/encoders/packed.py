@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 ATTENTION = "raysweep_packed"  # name of the per-bucket attention in transformers
+# modules that read only a bucket's hidden states and mask
 MODULES_BEHIND = {
     "Pooling",
     "Normalize",
     "Dense",
-}  # modules that read only a bucket's hidden states and mask
+}
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,8 @@ if TYPE_CHECKING:
     import torch
 
 
-IN_NUMPY = {
-    "HierarchicalTokenPooling"
-}  # modules that use NumPy, which lacks bf16; some exported points have one
+# modules that use NumPy, which lacks bf16; some exported points have one
+IN_NUMPY = {"HierarchicalTokenPooling"}
 MIN_BF16_GAIN = 1.25  # speedup of bf16 matrix products that pays for autocast's conversions
 
 

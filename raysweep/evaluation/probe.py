@@ -20,9 +20,8 @@ MAX_CLASSES = 2**10
 """Maximum number of classes for a probe; more would take the driver hours and leave too few sentences."""
 
 _MAX_VALUES = 2**27  # values of the sample's embeddings: 512 MiB
-_MAX_PROBABILITIES = (
-    2**24
-)  # of the sample; the solver keeps several copies and recomputes them at each step
+# of the sample; the solver keeps several copies and recomputes them at each step
+_MAX_PROBABILITIES = 2**24
 
 _SAMPLE = (0, 0, 1)  # random stream that nothing else samples from
 
@@ -55,9 +54,8 @@ def fit(embeddings: Float32Array, labels: npt.NDArray[np.integer]) -> Head | Non
     regression.fit(embeddings, labels)
     weight = regression.coef_
     bias = regression.intercept_
-    if (
-        len(weight) == 1
-    ):  # for two classes, the solver returns the logit of the second; the first one's is 0
+    # for two classes, the solver returns the logit of the second; the first one's is 0
+    if len(weight) == 1:
         weight = np.vstack([np.zeros_like(weight), weight])
         bias = np.concatenate([[0.0], bias])
     scale = embeddings.shape[1] ** 0.5  # heads multiply by this factor

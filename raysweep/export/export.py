@@ -353,9 +353,8 @@ def _choose(run: Folder, summary: Summary, point: str, conditions: Sequence[str]
         raise InputError(f"{run.location}: no trial finished a rung; nothing to export")
     if conditions:
         return _choose_by_conditions(run, summary, point, conditions)
-    wanted = (
-        point.removesuffix(":plain").replace("(", "=").replace(")", "")
-    )  # the notation of the report's table
+    # the notation of the report's table
+    wanted = point.removesuffix(":plain").replace("(", "=").replace(")", "")
     names = []
     for member in members:
         is_marked = (wanted == "knee" and member.is_knee) or (wanted == "best" and member.is_best)
@@ -481,11 +480,12 @@ def _set_prompts(model: "SentenceTransformer", prompts: Sides[str]) -> None:
     default = "query" if prompts.is_shared else "document"
     model.default_prompt_name = default if prompts.document else None
     for module in model.modules():
+        # the setters require this order
         for name in (
             "query_expansion",
             "query_length",
             "document_length",
-        ):  # the setters require this order
+        ):
             if hasattr(module, name):
                 setattr(module, name, None)
 

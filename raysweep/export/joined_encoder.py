@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 
 KINDS = ("concat", "class_concat", LABELED)  # points of two encoders
 
+# the norms of their vectors vary, so they are ranked by inner product
 BY_PRODUCT = (
     "class_concat",
     LABELED,
-)  # the norms of their vectors vary, so they are ranked by inner product
+)
 
 _FIRST = "cls_token_embeddings"  # key of the first encoder's vector
 
@@ -136,9 +137,8 @@ def _classifier(head: Head) -> nn.Module:
     """Return a module that maps unit embeddings to class probabilities."""
     weight = torch.from_numpy(head.weight.astype(np.float64)) * head.weight.shape[1] ** 0.5
     bias = torch.from_numpy(head.bias.astype(np.float64))
-    if (
-        len(bias) == 2
-    ):  # softmax over two classes is a sigmoid of the difference; torch.nn.Softmax() lacks a dim
+    # softmax over two classes is a sigmoid of the difference; torch.nn.Softmax() lacks a dim
+    if len(bias) == 2:
         weight, bias = weight - weight.flip(0), bias - bias.flip(0)
         return linear(weight.float(), bias.float(), nn.Sigmoid(), output=_FIRST)
     return linear(weight.float(), bias.float(), nn.Softmax(), output=_FIRST)

@@ -235,9 +235,8 @@ def _card_data(
     data.set_best_model_step(point.step or 0)
     loss_class = _loss_class(facts)
     has_citation = not is_own(loss_class) and hasattr(loss_class, "citation")
-    data.set_losses(
-        [object.__new__(loss_class)] if has_citation else []
-    )  # only name and citation are read
+    # only name and citation are read
+    data.set_losses([object.__new__(loss_class)] if has_citation else [])
     return data
 
 

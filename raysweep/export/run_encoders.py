@@ -128,9 +128,8 @@ class BaseModel:
             _, _, place = source.known_identity.partition(":")
             name, _, revision = place.rpartition("@")
             return cls(name, name, revision, model_license)
-        return cls(
-            source.folder.name, None, None, model_license
-        )  # without the parent folders, which are private
+        # without the parent folders, which are private
+        return cls(source.folder.name, None, None, model_license)
 
 
 def joint_license(models: Mapping[str, BaseModel]) -> License:

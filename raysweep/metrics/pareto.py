@@ -67,9 +67,8 @@ def dominated_by(points: ArrayLike, front: ArrayLike) -> NDArray[np.bool_]:
     if not len(array) or not len(rivals):
         return np.zeros(len(array), dtype=np.bool_)
     polarity, similarity = array.T
-    first = np.searchsorted(
-        rivals[:, 0], polarity
-    )  # has the highest S among the rivals with at least this P
+    # has the highest S among the rivals with at least this P
+    first = np.searchsorted(rivals[:, 0], polarity)
     exists = first < len(rivals)
     last = len(rivals) - 1
     rival = rivals[np.minimum(first, last)]
@@ -119,9 +118,8 @@ def knee(front: ArrayLike) -> int:
     if not len(array):
         raise ValueError("front is empty; allowed: at least one point")
     spread = np.ptp(array, axis=0)
-    unit = np.where(
-        spread > 0, spread, 1.0
-    )  # an objective that is the same for all points becomes 0
+    # an objective that is the same for all points becomes 0
+    unit = np.where(spread > 0, spread, 1.0)
     scaled = (array - array.min(axis=0)) / unit
     beyond = scaled.sum(axis=1)  # the chord is x + y = 1, so this orders points by distance from it
     threshold = beyond.max() - 1e-9

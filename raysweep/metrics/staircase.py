@@ -55,9 +55,8 @@ class Staircase:
             width = end - begin
             gained += width * (y - height)
             begin = end
-        if (
-            right < len(steps) and steps[right][0] == x
-        ):  # the new step replaces a lower one with the same P
+        # the new step replaces a lower one with the same P
+        if right < len(steps) and steps[right][0] == x:
             right += 1
         steps[left:right] = [(x, y)]
         self._ends = None

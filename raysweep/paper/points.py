@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _LOSS_PARAMETERS = ("loss", "margin", "scale")
 
 _SCORES = ("polarity", "similarity", "polarity_std", "similarity_std")
+# for baselines
 _COLUMNS = (
     "model",
     "position",
@@ -33,7 +34,7 @@ _COLUMNS = (
     "split",
     "scores",
     *_SCORES,
-)  # for baselines
+)
 
 
 @dataclass(frozen=True)

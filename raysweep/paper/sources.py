@@ -58,10 +58,11 @@ MAX_K = 2**31  # no pool has more sentences
 
 BUDGETS = ("examples_seen", "epoch", "step")
 DEVIATIONS = ("polarity_std", "similarity_std")  # standard deviations over queries
+# their product is the denominator of P if all ranks have equal weights
 COUNTS = (
     "num_queries",
     "k",
-)  # their product is the denominator of P if all ranks have equal weights
+)
 
 _TEXTS = {"model": "", "dataset": "", "kind": "plain", "split": "dev"}  # columns and their defaults
 _IGNORED = ("trial", "seconds", "accuracy", "loss_value", "width")

@@ -247,9 +247,8 @@ def _build_stage(
             _build_once(stage, coordinator, stall, display)
             return coordinator
         except ray.exceptions.RayActorError as error:
-            if isinstance(
-                error, ray.exceptions.RayTaskError
-            ):  # from an actor that the coordinator called
+            # from an actor that the coordinator called
+            if isinstance(error, ray.exceptions.RayTaskError):
                 raise
             if num_deaths == MAX_DEATHS:
                 raise TemporaryError(

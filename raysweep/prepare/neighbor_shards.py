@@ -26,9 +26,8 @@ from raysweep.data.neighbor_shard import NeighborShard
 from raysweep.data.neighbors import LabeledVectors, Neighbors, NeighborSearch, VectorFile, merge
 from raysweep.data.shards import Report, Shard, ShardSet, open_array
 
-MIN_ROWS_PER_SHARD = (
-    2**15
-)  # smaller blocks are not worth the second or two that an actor takes to start
+# smaller blocks are not worth the second or two that an actor takes to start
+MIN_ROWS_PER_SHARD = 2**15
 FEW_ROWS = 2**17
 QUERIES_OF_FEW = 2048  # small enough for every shard of a small cluster to get a block
 QUERIES = 4096  # faiss multiplies this many at once, so larger blocks are no faster

@@ -458,9 +458,8 @@ class SentencesBuilder:
             InputError: If no row can move.
         """
         is_train = rows.is_in("train")
-        num_train = int(
-            is_train.sum()
-        )  # training rows come first, so their positions are their ids
+        # training rows come first, so their positions are their ids
+        num_train = int(is_train.sum())
         labels = rows.labels[:num_train]
         carving = carve(
             labels,

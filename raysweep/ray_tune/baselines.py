@@ -217,9 +217,8 @@ class Baselines:
         for evaluation in sequences:
             for value in values:
                 parts = of_tasks[evaluation.split, value]
-                if len(parts) == len(
-                    self.prepared.tasks
-                ):  # otherwise a probe cannot be fitted, which was reported
+                # otherwise a probe cannot be fitted, which was reported
+                if len(parts) == len(self.prepared.tasks):
                     scores = join_task_scores(parts)
                     point = evaluation.point(
                         scores, kind="probe", value=value, width=width, **NO_TRIAL

@@ -128,15 +128,13 @@ def run(  # noqa: PLR0913 (one argument for each way to start a run)
     """
     with contextlib.ExitStack() as closing:
         if resumed is not None:
-            closing.callback(
-                resumed.ledger.close
-            )  # releases the run for other drivers, however this ends
+            # releases the run for other drivers, however this ends
+            closing.callback(resumed.ledger.close)
         _check(config, space, display, resumed)
         older_runs = [load(folder) for folder in warm_start]
         if config.watch is not None:
-            WatchedRelations.of(
-                config.watch, config.seed
-            )  # raises for unreadable data; the session reads it again
+            # raises for unreadable data; the session reads it again
+            WatchedRelations.of(config.watch, config.seed)
         plan = _plan(config, space, resumed)
 
         def start(session: Session) -> Sweep:
@@ -214,9 +212,8 @@ def _plan(config: SweepConfig, space: Space, resumed: Resumed | None) -> Plan:
     Raises:
         InputError: If a source or an encoder cannot be read, or has changed since the ``resumed`` run.
     """
-    before = (
-        None if resumed is None else resumed.prepared
-    )  # a damaged file is rejected before sources are read
+    # a damaged file is rejected before sources are read
+    before = None if resumed is None else resumed.prepared
     plan = make_plan(config, space)
     if resumed is not None and before is not None:
         resumed.check_data(before, plan.prepared)
@@ -258,9 +255,8 @@ def execute(
                 output = None if log is None else log.saved_stderr
                 uploads.enter_context(survived(sweep.run.location, head_address(), output))
                 uploads.enter_context(uploaded(sweep.run, ["study.journal", *logs]))
-                sweep.ledger.on_close = (
-                    uploads.close
-                )  # afterwards the run may belong to another driver
+                # afterwards the run may belong to another driver
+                sweep.ledger.on_close = uploads.close
                 search(session, sweep)
             ending = ending_of(sweep)
         except KeyboardInterrupt:
@@ -318,9 +314,8 @@ def open_session(plan: Plan, capacity: Capacity, display: Display, log: Log | No
     request = replace(request, count=count)
     prepared = prepare(plan, capacity, display)
     names = [artifact.name for artifact in prepared.artifacts]
-    names.append(
-        find_copy(plan.store.location, prepared.model_identity).name
-    )  # usually missing, of size 0
+    # usually missing, of size 0
+    names.append(find_copy(plan.store.location, prepared.model_identity).name)
     check_room(plan.store.root, names)
     # Imported late, since it imports torch.
     from raysweep.ray_tune.workers import WorkbenchSpec, size_trials

@@ -221,9 +221,8 @@ class Session:
         missing = scores.find_missing(scored_points)
         baselines.score_again(missing)
         if self.watched is not None:
-            Untuned(
-                run, self.watched, self.prepared, self.display
-            )  # raises if the watched data has changed
+            # raises if the watched data has changed
+            Untuned(run, self.watched, self.prepared, self.display)
         # All checks have passed. The event comes first, so that config.yaml always belongs to a recorded session.
         self._record_info(sweep, evaluation_sets)
         self._write_settings(run)

@@ -349,9 +349,8 @@ class TrialActor(tune.Trainable):
         if self.bench.shown_split != "dev" or not isinstance(self.bench.dev, EvaluationSet):
             return None
         points = result.points
-        if any(
-            scores.retrieved is None for scores in points.values()
-        ):  # restored from a checkpoint, which lacks them
+        # restored from a checkpoint, which lacks them
+        if any(scores.retrieved is None for scores in points.values()):
             points = self.bench.measure(self.bench.dev, list(points))
         trial = self.task.assignment.number
         return self.bench.dev.reading(

@@ -188,9 +188,8 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
     def _record_rung(self, number: int, result: dict[str, Any]) -> bool:
         steps_done = self._sweep.progress.steps_done(number)
         leaves = self._sweep.record_rung(number, json.loads(result["rung"]))
-        if (
-            self._sweep.progress.steps_done(number) > steps_done
-        ):  # not a repetition of a checkpoint's rung
+        # not a repetition of a checkpoint's rung
+        if self._sweep.progress.steps_done(number) > steps_done:
             self._sweep.nodes.note_rung(number, node_in(result).id)
         return leaves
 
@@ -500,9 +499,8 @@ def search(
             except BaseException as error:
                 if isinstance(error, KeyboardInterrupt):
                     watch.save_running_trials()
-                if address_of(
-                    config.resources
-                ):  # the cluster outlives this process, and trials would keep running
+                # the cluster outlives this process, and trials would keep running
+                if address_of(config.resources):
                     kill_all(listener)
                 if isinstance(error, SweepStoppedError):
                     raise error.error from None

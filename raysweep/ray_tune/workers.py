@@ -234,9 +234,8 @@ def keep_scores(
 ) -> None:
     """Store the per-query scores of a rung's points in the run's folder."""
     file = rung_file(split, trial, step)
-    if split == "dev" and run.exists(
-        file
-    ):  # a resumed trial repeats its last rung, which counts once
+    # a resumed trial repeats its last rung, which counts once
+    if split == "dev" and run.exists(file):
         return
     named: dict[PointName, Mapping[str, Float64Array]] = {}
     for key, point_scores in scores.items():

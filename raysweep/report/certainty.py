@@ -23,9 +23,8 @@ from raysweep.uncertainty.selection import Drop, between_splits, optimism, split
 
 REFERENCE: PointName = (None, None, "reference", None)
 
-Means = dict[
-    PointName, ScoreIntervals
-]  # of configurations, keyed by the point names of their original trials
+# of configurations, keyed by the point names of their original trials
+Means = dict[PointName, ScoreIntervals]
 
 
 @dataclass(frozen=True)

@@ -210,9 +210,8 @@ def importances(summary: Summary) -> Importance:
     curves = [_curve(trial, info) for trial in trials]
     reference = summary.references.get("dev")
     untrained = None
-    if (
-        reference is not None and info.model == info.reference
-    ):  # trials tune the reference, so they start at its scores
+    # trials tune the reference, so they start at its scores
+    if reference is not None and info.model == info.reference:
         untrained = np.array(_scores(reference, info))
     final_scores = scores_at_the_end(curves, places, untrained)
     shares = [_shares(axes, scores) for scores in final_scores.T]

@@ -51,9 +51,8 @@ def running_or_killed(results: Results) -> str:
     if results.has_driver is False:
         command = format_resume(results.folder)
         return f"was killed; this report shows its stored results, and {command} continues it"
-    is_certain = results.has_driver and not location.is_uri(
-        results.folder
-    )  # a lease outlives its holder
+    # a lease outlives its holder
+    is_certain = results.has_driver and not location.is_uri(results.folder)
     state = "is still running" if is_certain else "is still running or was killed"
     return f"{state}; this report shows the results so far"
 

@@ -73,9 +73,8 @@ class SideBySide:
     splits: tuple[ScoredSplit, ...]
     reference_points: Mapping[ScoredSplit, Pair]
     areas: Mapping[ScoredSplit, tuple[float, ...]]  # one per run
-    differences: tuple[
-        AreaDifference, ...
-    ]  # between each run and the first; all intervals hold jointly at ``LEVEL``
+    # between each run and the first; all intervals hold jointly at ``LEVEL``
+    differences: tuple[AreaDifference, ...]
     dominations: tuple[Domination, ...]
     settings: tuple[SettingDifference, ...]
     best_configs: tuple[SettingDifference, ...]

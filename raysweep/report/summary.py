@@ -75,12 +75,12 @@ class Summary:
     bill: Bill
     labeled_front: Front  # front of the points that use the pool's labels, separate from ``front``
     labeled_areas: Mapping[ScoredSplit, Area]
+    # per query
     scores: Mapping[ScoredSplit, QueryScores] = field(
         default_factory=dict, repr=False, compare=False
-    )  # per query
-    damage: Mapping[str, str] = field(
-        default_factory=dict
-    )  # error messages, keyed by the missing result
+    )
+    # error messages, keyed by the missing result
+    damage: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -246,9 +246,8 @@ def _trials(results: Results, criterion: Criterion) -> tuple[TrialSummary, ...]:
     best_points = {}
     for name, points_of_rung in points_by_rung.items():
         best_points[name] = max(points_of_rung, key=criterion.rank)
-    rungs_by_trial: dict[int, dict[int, Rung]] = defaultdict(
-        dict
-    )  # keyed by trial and step; the last record counts
+    # keyed by trial and step; the last record counts
+    rungs_by_trial: dict[int, dict[int, Rung]] = defaultdict(dict)
     for rung in results.rungs:
         if (rung.trial, rung.step) in best_points:
             rungs_by_trial[rung.trial][rung.step] = rung

@@ -41,9 +41,8 @@ def build_bill(results: Results) -> Bill:
 
 def bill_text(bill: Bill) -> str:
     """Return the bill as a one-line summary."""
-    at_least = (
-        "at least " if bill.trials > bill.up else ""
-    )  # nodes are observed only from time to time
+    # nodes are observed only from time to time
+    at_least = "at least " if bill.trials > bill.up else ""
     return (
         f"nodes cost {at_least}{bill.total:,.2f} in money: {bill.trials:,.2f} for trials, {bill.booting:,.2f} "
         f"for booting nodes, {bill.unused:,.2f} for the head and unused nodes"

@@ -37,15 +37,12 @@ class Ledger:
     place: Path | Folder
     say: Callable[[str], None] = field(default=print, repr=False)
     take_over: bool = False
-    on_lost: Callable[[], None] = field(
-        default=lambda: None, repr=False
-    )  # called if another process takes the run
-    on_close: Callable[[], None] = field(
-        default=lambda: None, repr=False
-    )  # called before the run is unlocked
-    listeners: list[Callable[[Event], None]] = field(
-        default_factory=list, repr=False
-    )  # called with durable events
+    # called if another process takes the run
+    on_lost: Callable[[], None] = field(default=lambda: None, repr=False)
+    # called before the run is unlocked
+    on_close: Callable[[], None] = field(default=lambda: None, repr=False)
+    # called with durable events
+    listeners: list[Callable[[Event], None]] = field(default_factory=list, repr=False)
     unfinished: bytes = b""  # a last line truncated by a crash; the next append sets it aside
     failure: str | None = None  # why an event could not be written; no more are written after it
     _log: LineLog | None = field(default=None, repr=False)

@@ -74,11 +74,12 @@ _STEPS = 32767  # steps of a continuous score between 0 and 1
 _MAX_DIFFERENCE = 1e-3
 _TRIES = 10  # attempts to list and read a running sweep's files
 _SPLITS: tuple[ScoredSplit, ...] = get_args(ScoredSplit)
+# kinds of points without a trial that have per-query scores
 _SCORED = (
     "reference",
     "oracle",
     "probe",
-)  # kinds of points without a trial that have per-query scores
+)
 
 
 def name_of_point(point: Point) -> PointName:

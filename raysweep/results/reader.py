@@ -75,9 +75,8 @@ def no_run(run: Folder) -> InputError:
 
 def load_with_driver(run: Folder) -> Results:
     """Read a run like :func:`load`, but first check whether a process is driving it."""
-    has_driver = is_held(
-        run, LEDGER
-    )  # check first: without a driver, the ledger read afterwards is final
+    # check first: without a driver, the ledger read afterwards is final
+    has_driver = is_held(run, LEDGER)
     return load(run, has_driver)
 
 
@@ -134,22 +133,17 @@ class _Tables:
     points: list[Point] = field(default_factory=list)
     labeled: list[Point] = field(default_factory=list)
     tasks: list[Point] = field(default_factory=list)
-    watched: dict[tuple[int, int], WatchedRung] = field(
-        default_factory=dict
-    )  # keyed by trial and step
+    # keyed by trial and step
+    watched: dict[tuple[int, int], WatchedRung] = field(default_factory=dict)
     means: dict[int, tuple[Mean, ...]] = field(default_factory=dict)  # keyed by original trial
-    nodes: dict[tuple[str, float | None], NodeTime] = field(
-        default_factory=dict
-    )  # keyed by type and price
-    guards: dict[tuple[object, ...], GuardScore] = field(
-        default_factory=dict
-    )  # keyed by member and guard
-    calibrations: dict[tuple[object, ...], Calibration] = field(
-        default_factory=dict
-    )  # keyed by rung and split
-    measures: dict[tuple[object, ...], Measure] = field(
-        default_factory=dict
-    )  # keyed by rung, split and name
+    # keyed by type and price
+    nodes: dict[tuple[str, float | None], NodeTime] = field(default_factory=dict)
+    # keyed by member and guard
+    guards: dict[tuple[object, ...], GuardScore] = field(default_factory=dict)
+    # keyed by rung and split
+    calibrations: dict[tuple[object, ...], Calibration] = field(default_factory=dict)
+    # keyed by rung, split and name
+    measures: dict[tuple[object, ...], Measure] = field(default_factory=dict)
     excluded_nodes: list[ExcludedNode] = field(default_factory=list)
     config_digests: list[str] = field(default_factory=list)
     without_checkpoints: list[int] = field(default_factory=list)

@@ -59,15 +59,12 @@ class RunInfo:
     label_names: tuple[str, ...]
     seed: int
     schema: int = SCHEMA
-    constraints: Mapping[str, float] = field(
-        default_factory=dict
-    )  # minimum score of a point, if set, keyed by score
-    packages: Mapping[str, str] = field(
-        default_factory=dict
-    )  # package versions on the driver's machine, keyed by name
-    guards: Mapping[str, float | None] = field(
-        default_factory=dict
-    )  # minimum score of front members, keyed by guard
+    # minimum score of a point, if set, keyed by score
+    constraints: Mapping[str, float] = field(default_factory=dict)
+    # package versions on the driver's machine, keyed by name
+    packages: Mapping[str, str] = field(default_factory=dict)
+    # minimum score of front members, keyed by guard
+    guards: Mapping[str, float | None] = field(default_factory=dict)
     prompt: Prompt = ""  # prefix for sentences that the model embeds
     reference_prompt: Prompt = ""  # prefix for sentences that the reference encoder embeds
     searched: tuple[str, ...] = ()  # parameters with more than one value in the space
@@ -450,9 +447,8 @@ class Results:
     status: str  # running, a status of :class:`raysweep.results.events.SessionFinished`, or failed if all trials failed
     reason: str
     seconds: float
-    limit: Mapping[str, float] = field(
-        default_factory=dict
-    )  # the budget that ended the sweep: its key and value
+    # the budget that ended the sweep: its key and value
+    limit: Mapping[str, float] = field(default_factory=dict)
     has_failed_for_good: bool = False  # because too many trials, or all of them, failed
     means: tuple[Mean, ...] = ()  # for trials with replicates
     nodes: tuple[NodeTime, ...] = ()  # one per node type and price, if the sweep had prices

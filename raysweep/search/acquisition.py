@@ -18,13 +18,14 @@ from raysweep.search.history import History, Row, fill_failed, row_values
 MAX_DISTANCE_BELOW = 3.0
 TINY = 1e-12  # avoids division by 0
 UCB_DEVIATIONS = 0.5  # posterior standard deviations added to the mean: the upper confidence bound
+# weights of P; those of S are 1 minus these. Each pair is a direction that selects one point on a front
 SUPPORTING_WEIGHTS = (
     0.1,
     0.3,
     0.5,
     0.7,
     0.9,
-)  # weights of P; those of S are 1 minus these. Each pair is a direction that selects one point on a front
+)
 
 
 MAX_STEPS = 48  # maximum steps of the joint front in gain computations; longer fronts have neighboring steps merged

@@ -108,9 +108,8 @@ class Choice:
         self._distribution = distribution
         self._choices = distribution.choices
         self._positions = _positions(self._choices, ordered)
-        self.is_categorical = (
-            self._positions is None
-        )  # unordered: any two choices are equally far apart
+        # unordered: any two choices are equally far apart
+        self.is_categorical = self._positions is None
         self.absent = -1.0 if self.is_categorical else 0.5
 
     def code(self, value: Any) -> float:

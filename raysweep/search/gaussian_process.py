@@ -181,9 +181,8 @@ def matern(scaled: Float64Array, out: Float64Array) -> None:
     out += 1
     out *= scaled
     out += 1
-    np.multiply(
-        scaled, -1.0, out=scaled
-    )  # in NumPy 2.2 to 2.4, in-place np.negative is wrong at a stride of 64 bytes
+    # in NumPy 2.2 to 2.4, in-place np.negative is wrong at a stride of 64 bytes
+    np.multiply(scaled, -1.0, out=scaled)
     np.exp(scaled, out=scaled)
     out *= scaled
 
@@ -328,9 +327,8 @@ class Posterior:
         covariance = self._observed_covariance()
         cholesky = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
         inverse_root = inverse_of_lower(cholesky)
-        self._inverse = (
-            inverse_root.T @ inverse_root
-        )  # faster than solving for one column per query
+        # faster than solving for one column per query
+        self._inverse = inverse_root.T @ inverse_root
         self._alpha = np.asarray(self._inverse @ values, dtype=np.float64)
         # Log density of the kernel parameters given the values.
         self.log_density = self._log_marginal_likelihood(cholesky) + params.log_prior
@@ -526,9 +524,8 @@ def _ascend(start: Posterior, training: TrainingSet) -> Posterior:
         agreement = np.sign(gradient * last_gradient)  # -1 if the sign has changed, 1 if not
         factor = np.choose(agreement.astype(int) + 1, (0.5, 1.0, 1.2))
         size = np.clip(size * factor, SMALLEST_STEP, LARGEST_STEP)
-        last_gradient = np.where(
-            agreement < 0, 0.0, gradient
-        )  # parameters whose sign has changed do not move
+        # parameters whose sign has changed do not move
+        last_gradient = np.where(agreement < 0, 0.0, gradient)
         step = size * np.sign(last_gradient)
         moved = current.params.moved(step)
         current = Posterior(moved, training, start.values)

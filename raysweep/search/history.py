@@ -98,9 +98,8 @@ class JointFront:
 
     def put(self, trial: int, points: Float64Array) -> None:
         """Replace a trial's points (n, 2)."""
-        self._changed.pop(
-            trial, None
-        )  # re-inserted last: if two trials have equal points, the earlier entry counts
+        # re-inserted last: if two trials have equal points, the earlier entry counts
+        self._changed.pop(trial, None)
         self._changed[trial] = points[front_indices(points)]
 
     @property
@@ -217,9 +216,8 @@ class History:
                 else:
                     self.pending[number] = results.code
         self.num_with_values = sum(not results.has_failed for results in self.results.values())
-        for number in (
-            self._on_front.keys() - self.results.keys()
-        ):  # trials that the storage no longer shows
+        # trials that the storage no longer shows
+        for number in self._on_front.keys() - self.results.keys():
             del self._on_front[number]
             self._finished.pop(number, None)
             self.joint_front.put(number, np.empty((0, 2)))
@@ -289,9 +287,8 @@ class History:
         """Return the numbers of the ``count`` trials with the highest values, best first."""
         numbers = list(self.results)
         worth = np.array([results.latest for results in self.results.values()])
-        order = np.argsort(
-            -worth, kind="stable"
-        )  # a stable sort breaks ties in favor of the first trial
+        # a stable sort breaks ties in favor of the first trial
+        order = np.argsort(-worth, kind="stable")
         return [numbers[place] for place in order[:count]]
 
     def training_data(self, random: np.random.Generator) -> tuple[TrainingSet, list[Row]]:
@@ -310,9 +307,8 @@ class History:
                 front = results.fronts.get(step)
                 row = Row(index, step, value, front)
                 rows.append(row)
-        offset = max(
-            0, 1 - first
-        )  # steps counted from 0 are shifted to start at 1, since 0 cannot be doubled
+        # steps counted from 0 are shifted to start at 1, since 0 cannot be doubled
+        offset = max(0, 1 - first)
         budgets = np.array([row.step for row in rows]) + offset
         smallest, largest = first + offset, last + offset
         training = TrainingSet(

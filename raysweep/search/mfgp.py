@@ -39,10 +39,11 @@ NUM_RENEWED = 64  # number of candidates replaced before each proposal
 # an optimum but do not reach it.
 NUM_REFINED = 3  # trials that are copied
 NUM_COPIES = 24  # copies per trial
+# bounds of the standard deviation by which numbers in [0, 1] change; sampled for each copy
 STEP_SIZES = (
     0.01,
     0.3,
-)  # bounds of the standard deviation by which numbers in [0, 1] change; sampled for each copy
+)
 
 
 # number of completed trials without the expected points that triggers a warning
@@ -306,9 +307,8 @@ class _Search:
             nearest = np.argmin(squared_distances)
             return int(least_tried[nearest])
         log_densities = -0.5 * squared_distances / STARTUP_DEVIATION**2
-        weights = np.exp(
-            log_densities - log_densities.max()
-        )  # keeps weights from all becoming 0 with many axes
+        # keeps weights from all becoming 0 with many axes
+        weights = np.exp(log_densities - log_densities.max())
         probabilities = weights / weights.sum()
         chosen = random.choice(least_tried, p=probabilities)
         return int(chosen)

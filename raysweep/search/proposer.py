@@ -32,13 +32,14 @@ from raysweep.search.encoding import Params
 from raysweep.search.history import FRONTS
 from raysweep.search.mfgp import MultiFidelitySampler
 
+# weights of P in ParEGO's scalarizations; each has its own study
 PAREGO_WEIGHTS = (
     0.1,
     0.3,
     0.5,
     0.7,
     0.9,
-)  # weights of P in ParEGO's scalarizations; each has its own study
+)
 
 
 MAX_SHOWN = 256  # number of trials that a sampler learns from: the latest ones, and the best of the older ones
@@ -61,9 +62,8 @@ class KnownTrial:
 
     params: Params
     distributions: dict[str, optuna.distributions.BaseDistribution]
-    fronts: dict[int, Front] = field(
-        default_factory=dict
-    )  # keyed by examples seen: the front up to then
+    # keyed by examples seen: the front up to then
+    fronts: dict[int, Front] = field(default_factory=dict)
 
     @property
     def last_front(self) -> Front:
@@ -137,9 +137,8 @@ class RecentTrialsStorage(optuna.storages.InMemoryStorage):
         return trial_id
 
     def get_all_trials(self, study_id: int, deepcopy: bool = True, states: Any = None) -> list[Any]:
-        if states == (
-            TrialState.WAITING,
-        ):  # the base class finds these without scanning all trials
+        # the base class finds these without scanning all trials
+        if states == (TrialState.WAITING,):
             return super().get_all_trials(study_id, deepcopy, states)
         trials = super().get_all_trials(study_id, False, None)
         shown = [trials[number] for number in self._shown]
@@ -168,9 +167,8 @@ class ScalarizedStudy:
         self.numbers: dict[
             int, int
         ] = {}  # keyed by the number in the sweep: the latest number in the study
-        self._running: set[int] = (
-            set()
-        )  # numbers in the sweep of trials that have never paused or ended
+        # numbers in the sweep of trials that have never paused or ended
+        self._running: set[int] = set()
         self._space = space
         self._num_trials = 0
 

@@ -44,9 +44,8 @@ class MeanScores:
 @dataclass
 class _Run:
     counts: bool
-    points: dict[int, dict[Any, Pair]] = field(
-        default_factory=dict
-    )  # keyed by examples seen, then by point name
+    # keyed by examples seen, then by point name
+    points: dict[int, dict[Any, Pair]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -230,9 +229,8 @@ def _feasible(fronts: dict[int, Front], area: Area) -> dict[int, Front]:
     """Return the feasible points of each front that has any, or all fronts unchanged if none has any."""
     feasible_fronts = {}
     for original, front in fronts.items():
-        feasible = tuple(
-            pair for pair in front if area([pair]) >= 0
-        )  # the area is negative for an infeasible point
+        # the area is negative for an infeasible point
+        feasible = tuple(pair for pair in front if area([pair]) >= 0)
         if feasible:
             feasible_fronts[original] = feasible
     return feasible_fronts or fronts

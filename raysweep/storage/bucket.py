@@ -53,10 +53,11 @@ _PROFILE_VARIABLES = (
     "AWS_SHARED_CREDENTIALS_FILE",
     "AWS_CONFIG_FILE",
 )
+# serve credentials to machines in a cloud
 _METADATA_HOSTS = (
     "169.254.169.254",
     "metadata.google.internal",
-)  # serve credentials to machines in a cloud
+)
 
 
 class StorageError(OSError, InputError):
@@ -93,9 +94,8 @@ class Bucket:
     uri: str
     on_wait: Callable[[str], None] = print
     patience: float = PATIENCE_SECONDS
-    guard: Callable[[], None] = lambda: (
-        None
-    )  # called before each attempted write; an exception cancels the write
+    # called before each attempted write; an exception cancels the write
+    guard: Callable[[], None] = lambda: None
 
     @cached_property
     def _store(self) -> "ObjectStore":

@@ -109,9 +109,8 @@ def _find_damaged(copy: Path) -> list[str]:
         manifest: dict[str, Any] = json.loads((copy / MANIFEST).read_bytes())
         own_checksum = manifest.pop(OWN_CHECKSUM, None)
         checksums: dict[str, int] = manifest.get(CHECKSUMS, {})
-        stays_inside = all(
-            _is_relative(name) for name in checksums
-        )  # a damaged name may lead elsewhere
+        # a damaged name may lead elsewhere
+        stays_inside = all(_is_relative(name) for name in checksums)
     except (OSError, ValueError, AttributeError, TypeError, RecursionError):
         return [MANIFEST]
     is_intact = own_checksum in (None, zlib.crc32(_as_json(manifest)))

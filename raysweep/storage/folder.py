@@ -147,9 +147,8 @@ class LocalFolder:
     def store(self, name: str = "") -> None:
         path = self.path / name
         flush(path)
-        for folder in path.parents[
-            : len(Path(name).parts)
-        ]:  # up to this folder, since each holds the entry of the one below
+        # up to this folder, since each holds the entry of the one below
+        for folder in path.parents[: len(Path(name).parts)]:
             _flush_one(folder)
 
     def let_go(self, name: str) -> None:
@@ -181,9 +180,8 @@ class LocalFolder:
     def files(self, name: str = "") -> dict[str, FileStat]:
         folder = self.path / name
         files = {}
-        for parent, _, file_names in os.walk(
-            folder
-        ):  # skips folders that disappear: workers replace checkpoints
+        # skips folders that disappear: workers replace checkpoints
+        for parent, _, file_names in os.walk(folder):
             for file_name in file_names:
                 path = Path(parent, file_name)
                 with contextlib.suppress(OSError):
@@ -213,9 +211,8 @@ def _flush_one(path: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if (
-            error.errno != errno.EINVAL
-        ):  # cannot be flushed, as with folders on some network file systems
+        # cannot be flushed, as with folders on some network file systems
+        if error.errno != errno.EINVAL:
             raise
     finally:
         os.close(descriptor)
@@ -269,9 +266,8 @@ class BucketFolder:
     def store(self, name: str = "") -> None:
         path = self.path / name
         files = sorted(file for file in path.rglob("*") if file.is_file())
-        for file in files or [
-            path
-        ]:  # in sorted order, so that the last file marks the upload as complete
+        # in sorted order, so that the last file marks the upload as complete
+        for file in files or [path]:
             relative = file.relative_to(self.path).as_posix()
             self.bucket.upload(file, self.object_name(relative))
 

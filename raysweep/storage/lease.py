@@ -65,9 +65,8 @@ class Lease:
     note: dict[str, Any] | None = field(default_factory=dict)
     _tag: dict[str, str] = field(default_factory=dict, repr=False)
     _held_until: float = field(default=0.0, repr=False)  # by the monotonic clock
-    _problem: StorageError | None = field(
-        default=None, repr=False
-    )  # the reason why the last renewal failed
+    # the reason why the last renewal failed
+    _problem: StorageError | None = field(default=None, repr=False)
     _lost_to: str | None = field(default=None, repr=False)
     _stop: threading.Event = field(default_factory=threading.Event, repr=False)
     _thread: threading.Thread | None = field(default=None, repr=False)
@@ -89,9 +88,8 @@ class Lease:
             except FileNotFoundError:  # removed in the meantime
                 continue
             lease = _parse(stored)
-            if (
-                lease.get("session") == self.session
-            ):  # acquired by an earlier request whose response was lost
+            # acquired by an earlier request whose response was lost
+            if lease.get("session") == self.session:
                 self._tag = stored.tag
                 break
             last_note = self.note = lease.get("note", {})

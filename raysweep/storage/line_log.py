@@ -28,9 +28,8 @@ LOCK_PAUSE_SECONDS = 0.05
 class LineLog(Protocol):
     """A log that one process at a time appends to. Methods raise OSError if the log cannot be read or written."""
 
-    noted: (
-        dict[str, Any] | None
-    )  # the last holder's note if the storage keeps notes, or None if the note is damaged
+    # the last holder's note if the storage keeps notes, or None if the note is damaged
+    noted: dict[str, Any] | None
 
     @property
     def lost(self) -> str | None:
@@ -128,9 +127,8 @@ def is_held(folder: Folder, name: str) -> bool | None:
     except OSError:
         return None
     try:
-        fcntl.flock(
-            descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB
-        )  # released at once; a process opening the log retries
+        # released at once; a process opening the log retries
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     except OSError:  # the file system does not support locks
@@ -189,9 +187,8 @@ class LineFile:
                     raise InputError(
                         f"{self.path}: another process is running this sweep; raysweep watch shows it"
                     ) from None
-                time.sleep(
-                    LOCK_PAUSE_SECONDS
-                )  # is_held in another process may briefly hold the lock
+                # is_held in another process may briefly hold the lock
+                time.sleep(LOCK_PAUSE_SECONDS)
             except OSError:  # the file system does not support locks
                 return
             else:
@@ -244,9 +241,8 @@ class LineObjects:
         self._name = name
         self._say = say
         self._take_over = take_over
-        unguarded = dataclasses.replace(
-            folder.bucket, guard=lambda: None
-        )  # used to write the lease itself
+        # used to write the lease itself
+        unguarded = dataclasses.replace(folder.bucket, guard=lambda: None)
         self._lease = Lease(unguarded, folder.object_name(LEASE), on_lost=on_lost)
         self._is_open = False
 
@@ -257,9 +253,8 @@ class LineObjects:
     def open(self) -> bytes:
         self.noted = self._lease.acquire(self._say, take_over=self._take_over)
         self._is_open = True
-        self._folder.bucket.guard = (
-            self._ensure_held
-        )  # for every write to the run through this folder
+        # for every write to the run through this folder
+        self._folder.bucket.guard = self._ensure_held
         try:
             return read_log(self._folder, self._name)
         except FileNotFoundError:

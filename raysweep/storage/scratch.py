@@ -63,9 +63,8 @@ def _lock(path: Path) -> None:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)  # left open on purpose
         with contextlib.suppress(OSError):  # without file locks, nothing is ever removed
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        with contextlib.suppress(
-            FileNotFoundError
-        ):  # another process may have removed the file in the meantime
+        # another process may have removed the file in the meantime
+        with contextlib.suppress(FileNotFoundError):
             locked = os.fstat(descriptor)
             if locked.st_ino == path.stat().st_ino:
                 return

@@ -9,12 +9,13 @@ from typing import Any
 from raysweep.results.types import TrialStatus
 from raysweep.trackers.tracker import FrontPage, Step, TrackedTrial, Tracker
 
+# tags
 RUN, TRIAL, STATUS, REASON = (
     "raysweep.run",
     "raysweep.trial",
     "raysweep.status",
     "raysweep.reason",
-)  # tags
+)
 PARENT = "mlflow.parentRunId"  # MLflow's own tag of nested runs
 
 MAX_CHARACTERS = 500  # length limit for parameters and tags that every MLflow version accepts

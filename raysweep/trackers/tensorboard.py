@@ -49,9 +49,8 @@ class TensorBoardTracker(Tracker):
     def log_front(self, front: FrontPage) -> None:
         from tensorboard.compat.proto.summary_pb2 import Summary
 
-        width, height = struct.unpack(
-            ">II", front.png[16:24]
-        )  # a PNG's first chunk holds its size in pixels
+        # a PNG's first chunk holds its size in pixels
+        width, height = struct.unpack(">II", front.png[16:24])
         image = Summary.Image(
             height=height, width=width, colorspace=4, encoded_image_string=front.png
         )

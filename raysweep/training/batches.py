@@ -154,9 +154,8 @@ def interleave_classes(
         groups[int(label)] = [group for group in of_class if len(group) >= 2]
     order: list[npt.NDArray[np.int64]] = []
     last = None  # the class of the last group
-    *_, num_rounds, _ = sorted(
-        map(len, groups.values())
-    )  # afterwards, only one class has groups left
+    # afterwards, only one class has groups left
+    *_, num_rounds, _ = sorted(map(len, groups.values()))
     for number in range(num_rounds):
         in_round = [label for label, of_class in groups.items() if len(of_class) > number]
         in_round = rng.permutation(in_round).tolist()

@@ -9,9 +9,8 @@ from torch import Tensor, nn
 
 from raysweep.encoders.traits import dropout_sites
 
-_STEPS = (
-    1 << 16
-)  # masks compare 16 random bits per element, so a rate is accurate to within 1 / 131072
+# masks compare 16 random bits per element, so a rate is accurate to within 1 / 131072
+_STEPS = 1 << 16
 
 
 class Generator:

@@ -58,9 +58,8 @@ class SequenceTraining:
         self.bench = bench
         self.seed = seed
         self.num_rungs = num_rungs
-        self.began = (
-            time.perf_counter()
-        )  # moved back by the time already spent when a trial resumes
+        # moved back by the time already spent when a trial resumes
+        self.began = time.perf_counter()
         self.progress = Progress()
         parameters: Mapping[str, Any] = config.loss_parameters
         num_classes = bench.prepared.sequence.num_classes

@@ -138,9 +138,8 @@ class LoadedTeacher:
 
     def probabilities(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """Return the class probabilities (texts, classes) of texts, each prefixed with the prompt."""
-        prompt = (
-            self.config.prompt_on("document") or ""
-        )  # losses over labeled sentences train on documents
+        # losses over labeled sentences train on documents
+        prompt = self.config.prompt_on("document") or ""
         embeddings = encoder.embed_texts(
             self.model, texts, prompt, arithmetic=self.config.precision
         )

@@ -52,9 +52,8 @@ class Training:
         self.bench = bench
         self.seed = seed
         self.num_rungs = num_rungs
-        self.began = (
-            time.perf_counter()
-        )  # moved back by the time already spent when a trial resumes
+        # moved back by the time already spent when a trial resumes
+        self.began = time.perf_counter()
         torch.manual_seed(seed)
         bench.dropouts.generator.seed(seed)
         bench.start(config)

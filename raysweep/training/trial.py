@@ -190,9 +190,8 @@ def rungs_and_progress(  # noqa: PLR0913 (the arguments of rungs, and callbacks)
     training.recomputes = recomputes
     last = None if checkpoints is None else training.restore(checkpoints)
     within_rung = training.progress.seen_in_rung > 0
-    if (
-        last is not None and not within_rung
-    ):  # within a rung, the last result was received and the model has moved on
+    # within a rung, the last result was received and the model has moved on
+    if last is not None and not within_rung:
         yield last
     while training.progress.rung < num_rungs and not (last and last.stop):
         pace = Pace(training.progress.seen_in_rung)

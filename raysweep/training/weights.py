@@ -47,9 +47,8 @@ def save_point(
         flush(temporary)
         temporary.rename(folder)
     finally:
-        shutil.rmtree(
-            temporary, ignore_errors=True
-        )  # left behind if writing failed, for example on a full disk
+        # left behind if writing failed, for example on a full disk
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def read_point(folder: Path) -> tuple[TrainedWeights, Head | None]:

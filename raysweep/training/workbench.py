@@ -94,9 +94,8 @@ class Workbench:
     checkpoints_blocks: bool = False
     watch: WatchTask | None = None
     head: Head | None = field(default=None, init=False)  # of the model's current trial
-    keeps_documents: bool = field(
-        default=False, init=False
-    )  # whether that trial tunes only queries
+    # whether that trial tunes only queries
+    keeps_documents: bool = field(default=False, init=False)
     _pairs_by_split: dict[ScoredSplit, PairSet] = field(default_factory=dict, init=False)
     _untuned: dict[tuple[ScoredSplit, bool], Float32Array] = field(default_factory=dict, init=False)
 

@@ -50,9 +50,8 @@ class HullArea:
         begins = reference_points(points[:, self.reference], self.goals)
         above_begins = hulls - begins[:, None]
         areas = _areas_of_concave(above_begins)
-        is_cut = np.any(
-            begins < self.least, axis=1
-        )  # a constraint is stricter than the reference point
+        # a constraint is stricter than the reference point
+        is_cut = np.any(begins < self.least, axis=1)
         is_other = np.isnan(areas) | is_cut
         others = np.flatnonzero(is_other)
         for index in others.tolist():
@@ -88,9 +87,8 @@ def _falls_and_turns_right(points: Float64Array) -> NDArray[np.bool_]:
     is_falling = np.all(is_rightward & is_downward, axis=1)
     first_widths, next_widths = widths[:, :-1], widths[:, 1:]
     first_drops, next_drops = drops[:, :-1], drops[:, 1:]
-    turns = (
-        first_widths * next_drops - first_drops * next_widths
-    )  # cross products of successive steps, positive where the line turns left
+    # cross products of successive steps, positive where the line turns left
+    turns = first_widths * next_drops - first_drops * next_widths
     is_steeper = np.all(turns <= _TINY, axis=1)
     is_concave: NDArray[np.bool_] = is_falling & is_steeper
     return is_concave

@@ -14,9 +14,8 @@ def memberships(points: Float64Array) -> NDArray[np.bool_]:
     In a tie, only the first point is on the front.
     """
     polarity, similarity = points[..., 0], points[..., 1]
-    order = np.lexsort(
-        (-similarity, -polarity), axis=-1
-    )  # the sort is stable, so equal points keep their order
+    # the sort is stable, so equal points keep their order
+    order = np.lexsort((-similarity, -polarity), axis=-1)
     in_order = np.take_along_axis(similarity, order, axis=-1)
     best_so_far = np.maximum.accumulate(in_order, axis=-1)
     best_before = np.full_like(in_order, -np.inf)

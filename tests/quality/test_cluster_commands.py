@@ -31,9 +31,8 @@ NUM_COMMANDS = {
     "docs/guides/object-storage.md": 2,
 }
 RETRIED = ("clusters/rayjob.yaml", "clusters/skypilot.yaml")  # on a new cluster
-COMMAND = re.compile(
-    r"raysweep\s+(?:run|prepare)[\s\\]+[^\s`]"
-)  # a command without arguments is only mentioned
+# a command without arguments is only mentioned
+COMMAND = re.compile(r"raysweep\s+(?:run|prepare)[\s\\]+[^\s`]")
 SEPARATORS = set(";&|()")
 PLACEHOLDER = re.compile(r"[A-Z][A-Z0-9_]*")
 

@@ -81,9 +81,8 @@ def test_pages_load_no_external_resources(site: Path) -> None:
 def test_loaded_resources_exist(site: Path) -> None:
     for page in site.rglob("*.html"):
         for address in Loads(page.read_text(encoding="utf-8")).addresses:
-            if page.name != "404.html" and not address.startswith(
-                "data:"
-            ):  # whose addresses start at the root
+            # whose addresses start at the root
+            if page.name != "404.html" and not address.startswith("data:"):
                 assert (page.parent / address.partition("?")[0]).is_file(), (page, address)
 
 
@@ -184,10 +183,11 @@ def test_named_files_and_modules_exist() -> None:
         ):
             assert "NAME" in path or (ROOT / path).exists(), (page.name, path)
         for module in re.findall(rf"`((?:{packages})\.[a-z_]+)(?:\.[A-Z]\w+)?`", text):
+            # on other pages, these are configuration keys
             if page.name in (
                 "architecture.md",
                 "extending.md",
-            ):  # on other pages, these are configuration keys
+            ):
                 where = ROOT / "raysweep" / module.replace(".", "/")
                 assert where.is_dir() or where.with_suffix(".py").is_file(), (page.name, module)
 

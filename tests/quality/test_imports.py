@@ -55,12 +55,13 @@ ALLOWED: dict[str, set[str]] = {
     | {"training", "search", "controller", "prepare", "cluster", "control", "export", "trackers"}
     | {"paper.published_scores"},
 }
+# the commands and the public API may import everything
 EDGE = {
     "cli",
     "api",
     "__init__",
     "__main__",
-}  # the commands and the public API may import everything
+}
 
 TORCH = {"torch", "sentence_transformers", "transformers"}
 TORCH_PACKAGES = {"encoders", "evaluation", "training", "export", "ray_tune"}

@@ -16,10 +16,11 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 
 VENDOR = ROOT / "tests" / "support" / "vendor"
 
+# no waiting for scrolling
 DESKTOP = {
     "viewport": {"width": 1280, "height": 900},
     "reduced_motion": "reduce",
-}  # no waiting for scrolling
+}
 PHONE = {
     "viewport": {"width": 390, "height": 844},
     "has_touch": True,

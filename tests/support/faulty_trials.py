@@ -89,9 +89,8 @@ class FaultyTrials(trial_actor.TrialActor):
         attempt = self._count("attempts")
         done = self._counted("rungs")
         if done:
-            yield self._result(
-                done
-            )  # a trial that resumes from its checkpoint repeats its last rung
+            # a trial that resumes from its checkpoint repeats its last rung
+            yield self._result(done)
         for step in range(done + 1, NUM_RUNGS + 1):
             time.sleep(NEXT_RUNG_SECONDS)
             if self.heartbeat is not None:

@@ -63,13 +63,13 @@ class StoredSweep:
     reference: bool = True
     oracle: bool = True
     baselines: Sequence[Point] = field(default=())  # see :func:`baseline`
-    test_of: Sequence[Point] = field(
-        default=()
-    )  # dev points that were also scored on test, slightly worse
+    # dev points that were also scored on test, slightly worse
+    test_of: Sequence[Point] = field(default=())
+    # status and reason; None if the sweep was killed
     finish: tuple[str, str] | None = (
         "completed",
         "",
-    )  # status and reason; None if the sweep was killed
+    )
     limit: Mapping[str, float] = field(default_factory=dict)  # the budget that ended the sweep
     is_final: bool = False  # whether it failed for good
     gpus: float = 0.5  # of each trial

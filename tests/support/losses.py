@@ -43,9 +43,8 @@ def random_batch(
     rng = np.random.default_rng(seed)
     schema = EXAMPLES[find_loss(name).examples]
     num_columns = len(schema.columns)
-    labels = (
-        rng.integers(0, 3, (num_examples, 1)) + np.array([0, 0, 1])[:num_columns]
-    )  # negatives differ
+    # negatives differ
+    labels = rng.integers(0, 3, (num_examples, 1)) + np.array([0, 0, 1])[:num_columns]
     columns = rng.normal(size=(num_columns, num_examples, width)) * rng.uniform(
         0.3, 3, (num_examples, 1)
     )

@@ -92,9 +92,8 @@ class AgentStandIn:
                     for point in metric.sum.data_points if is_counter else metric.gauge.data_points:
                         labels = {label.key: label.value.string_value for label in point.attributes}
                         key = name, tuple(sorted(labels.items()))
-                        before = (
-                            self._values.get(key, 0.0) if is_counter else 0.0
-                        )  # processes export differences
+                        # processes export differences
+                        before = self._values.get(key, 0.0) if is_counter else 0.0
                         self._values[key] = before + point.as_double
         return ExportMetricsServiceResponse()
 

@@ -15,9 +15,8 @@ from support.paths import ROOT
 def test_installed_versions():
     versions = installed()
     assert versions["Python"] == platform.python_version()
-    assert (
-        versions["torch"].partition("+")[0] == torch.__version__.partition("+")[0]
-    )  # PyPI's wheels omit the build
+    # PyPI's wheels omit the build
+    assert versions["torch"].partition("+")[0] == torch.__version__.partition("+")[0]
     assert versions["ray"] == ray.__version__
     assert any(name.startswith("faiss") for name in versions)
 

@@ -339,9 +339,8 @@ def _tuning_data(
 
 def _problem(data: TunedOn) -> str:
     """Return why data that a model names cannot be read, or "" if it can be."""
-    if any(
-        map(_is_remote, data.source)
-    ):  # models are untrusted: they must not trigger network requests
+    # models are untrusted: they must not trigger network requests
+    if any(map(_is_remote, data.source)):
         return "not on this machine; to read it anyway, pass --tuned-on"
     try:
         data.check()

@@ -178,9 +178,8 @@ def _check(task: Classification, num_folds: int) -> None:
         raise InputError(
             f"{task.name}: has {len(fitted.labels)} rows, fewer than the {num_folds} folds"
         )
-    min_rows = max(
-        num_folds, 2 * NUM_INNER_FOLDS
-    )  # of two classes, so that all inner folds train on both
+    # of two classes, so that all inner folds train on both
+    min_rows = max(num_folds, 2 * NUM_INNER_FOLDS)
     if task.is_split:
         min_rows = 1 if "dev" in task.parts else NUM_INNER_FOLDS
     second_label, num_rows = counts[1]

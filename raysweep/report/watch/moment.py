@@ -75,12 +75,10 @@ class Clock:
 
     now: Callable[[], float] = time.monotonic
     first_age: float = 0.0
-    _at: float = field(
-        default=-1.0, init=False
-    )  # time of the last timed event, in seconds of the sweep
-    _seen_at: float = field(
-        default=0.0, init=False
-    )  # when that event was first seen, in the time of ``now``
+    # time of the last timed event, in seconds of the sweep
+    _at: float = field(default=-1.0, init=False)
+    # when that event was first seen, in the time of ``now``
+    _seen_at: float = field(default=0.0, init=False)
 
     def seconds(self, events: list[Event], *, is_running: bool) -> float:
         """Return a sweep's running time, given its events; unless it ``is_running``, the last event's time."""
@@ -110,9 +108,8 @@ def look(run: Folder, ledger: GrowingLedger, clock: Clock) -> Moment:
     Raises:
         InputError: If the run does not exist, is damaged, or ended before the sweep started.
     """
-    has_driver = is_held(
-        run, LEDGER
-    )  # checked first, so that a ledger without a driver is final when it is read
+    # checked first, so that a ledger without a driver is final when it is read
+    has_driver = is_held(run, LEDGER)
     try:
         ledger.read()
     except FileNotFoundError:
@@ -120,9 +117,8 @@ def look(run: Folder, ledger: GrowingLedger, clock: Clock) -> Moment:
             return Moment(None, has_driver)
         raise no_run(run) from None
     if has_driver is False:
-        load_events(
-            run
-        )  # the ledger is final, so it must contain every event that the run's other files depend on
+        # the ledger is final, so it must contain every event that the run's other files depend on
+        load_events(run)
     events = ledger.events
     has_started = any(isinstance(event, SessionStarted) for event in events)
     if has_driver and not has_started:

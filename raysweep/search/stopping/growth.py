@@ -60,9 +60,8 @@ class _Trial:
     curve: LearningCurve = field(default_factory=LearningCurve)
     is_running: bool = True
     has_ended: bool = False
-    expected_gain: float = (
-        math.inf
-    )  # last computed expected gain; infinite after a rung until it is computed
+    # last computed expected gain; infinite after a rung until it is computed
+    expected_gain: float = math.inf
     peers: _Peers = field(init=False)  # set while the trial is paused
     rank: tuple[float, int] = field(init=False)  # negated area, then trial number
 
@@ -205,9 +204,8 @@ class Growth:
     def next_to_resume(self, can_start: bool) -> int | None:
         if can_start and len(self._trials) < NUM_STARTED_FIRST:
             return None
-        if (
-            not self._forecaster.has_learned
-        ):  # no trial has completed two rungs, which predictions require
+        # no trial has completed two rungs, which predictions require
+        if not self._forecaster.has_learned:
             if can_start and self._trials.running:
                 return None
             resumable = self._resumable(can_start)

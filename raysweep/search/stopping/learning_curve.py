@@ -65,9 +65,8 @@ class RateModel:
         slope = (self._sum_before_times_rate + prior) / np.maximum(
             self._sum_before_squared + prior, 1e-300
         )
-        factor: Float64Array = np.minimum(
-            np.maximum(slope, 0.0), 4.0
-        )  # faster than np.clip, and called often
+        # faster than np.clip, and called often
+        factor: Float64Array = np.minimum(np.maximum(slope, 0.0), 4.0)
         return factor
 
 

@@ -103,12 +103,10 @@ class SuccessiveHalving:
 
     def __init__(self, first: int, factor: int) -> None:
         self.first, self.factor = first, factor
-        self._reached: dict[int, dict[int, Standing]] = defaultdict(
-            dict
-        )  # keyed by milestone, then by trial
-        self._promoted: dict[int, set[int]] = defaultdict(
-            set
-        )  # keyed by milestone: the trials that continued from it
+        # keyed by milestone, then by trial
+        self._reached: dict[int, dict[int, Standing]] = defaultdict(dict)
+        # keyed by milestone: the trials that continued from it
+        self._promoted: dict[int, set[int]] = defaultdict(set)
         self._best: dict[int, list[int]] = {}  # keyed by milestone, until another trial reaches it
         self._last_milestone: dict[int, int] = {}  # keyed by trial
         self._ended: set[int] = set()
@@ -185,9 +183,8 @@ class ParetoHalving(SuccessiveHalving):
         for trial, standing in reached.items():
             points += standing.front
             owners += [trial] * len(standing.front)
-        best_layers = dict.fromkeys(
-            reached, len(points)
-        )  # worse than any layer, for trials without points
+        # worse than any layer, for trials without points
+        best_layers = dict.fromkeys(reached, len(points))
         point_layers = layers(points).tolist()
         for trial, layer in zip(owners, point_layers, strict=True):
             best_layers[trial] = min(best_layers[trial], layer)

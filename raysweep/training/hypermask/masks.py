@@ -28,9 +28,8 @@ def threshold(values: Tensor, percent: float, kind: MaskKind = "absolute") -> Te
     if percent == 0:
         return mask
     highest_rank = values.numel() - 1
-    rank = math.floor(
-        percent * highest_rank / 100
-    )  # values above this rank exceed the interpolated percentile
+    # values above this rank exceed the interpolated percentile
+    rank = math.floor(percent * highest_rank / 100)
     cutoff = magnitudes.detach().flatten().kthvalue(rank + 1).values
     return mask * (magnitudes > cutoff)
 

@@ -78,10 +78,11 @@ def run_of(output: str) -> str:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
+        # first: it prepares, without Ray, the artifacts of the others
         (
             "one_trial.py",
             "256 examples: P",
-        ),  # first: it prepares, without Ray, the artifacts of the others
+        ),
         ("custom_space.py", "multiple_negatives"),
         ("custom_sampler.py", "config_learning_rate"),
         ("custom_loss.py", "custom_loss:RankedTriplets"),

@@ -180,9 +180,8 @@ def test_stall_is_reported_and_leaves_no_files(
             return True
 
     planned = plan(tmp_path / "runs", resources__stall_seconds="4")
-    Coordinator(planned.store, None).build(
-        planned.stages[0]
-    )  # the sentences, which may take more than four seconds
+    # the sentences, which may take more than four seconds
+    Coordinator(planned.store, None).build(planned.stages[0])
     hog = Hog.remote()
     assert ray.get(hog.ready.remote())
     with pytest.raises(InputError, match="encoded: .*4 s .*CPUs=0 of 1.*GPUs=0 of 0"):

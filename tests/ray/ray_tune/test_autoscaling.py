@@ -97,9 +97,8 @@ def test_nodes_are_added_in_one_round_and_removed_when_idle(address: str, tmp_pa
     results = load(tmp_path)
     assert [str(trial.status) for trial in results.trials] == ["completed"] * 6
     bill = build_bill(results)
-    up_seconds = sum(
-        node.up_seconds for node in bill.nodes
-    )  # this provider does not label nodes with their type
+    # this provider does not label nodes with their type
+    up_seconds = sum(node.up_seconds for node in bill.nodes)
     assert ended - began - 10 <= up_seconds <= 4 * (ended - began + 10)
     assert bill.trials > 0
 

@@ -84,9 +84,8 @@ def _answer(title: str, samples: Sequence[Sample]) -> dict[tuple[str, ...], floa
 def test_each_query_returns_values_of_the_run(swept: Swept, query: str) -> None:
     groups = answer(query, swept.samples, RUN)
     assert {run for run, *_ in groups} == {RUN}
-    assert (
-        groups.items() <= answer(query, swept.samples).items()
-    )  # Ray also exports earlier runs of this process
+    # Ray also exports earlier runs of this process
+    assert groups.items() <= answer(query, swept.samples).items()
     assert answer(query, swept.samples, "another-run") == {}
 
 
@@ -121,9 +120,8 @@ def test_hypervolume_is_that_of_all_rungs(swept: Swept) -> None:
         for point in event.points
     ]
     area, top = 0.0, corner_s
-    for p, s in sorted(
-        points, reverse=True
-    ):  # each point adds the strip above the points to its right
+    # each point adds the strip above the points to its right
+    for p, s in sorted(points, reverse=True):
         area += max(0.0, p - corner_p) * max(0.0, s - top)
         top = max(top, s)
     ((_, hypervolume),) = _answer("Hypervolume", swept.samples).items()

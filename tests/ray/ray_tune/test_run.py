@@ -150,9 +150,8 @@ def test_memory_of_trials_is_announced(smoke: Any) -> None:
     ]
     memory = re.search(r"memory=([\d.]+) GiB", announced)
     assert memory is not None
-    assert (
-        0.3 < float(memory.group(1)) < 1
-    )  # a process with PyTorch, and an encoder of 2 million parameters
+    # a process with PyTorch, and an encoder of 2 million parameters
+    assert 0.3 < float(memory.group(1)) < 1
 
 
 def test_examples_built_with_and_without_ray_are_equal(smoke: Any, tmp_path: Path) -> None:
@@ -243,10 +242,11 @@ def test_sweep_in_a_thread_is_ended_by_its_budget_and_measures_guards(
         "budget.cpu_hours": 1e-6,
         "storage.runs": str(tmp_path),
         **settings_of(prepared_before),
+        # only the plain point of each rung
         "evaluation.points": {
             "concat": [],
             "class_concat": [],
-        },  # only the plain point of each rung
+        },
         "guards": {"sts": {"kind": "sts", "pairs": str(tmp_path / "pairs.tsv")}},
     }
     loaded = load_sweep(SPACES / "smoke.yaml", settings)

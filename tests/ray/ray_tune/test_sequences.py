@@ -26,9 +26,8 @@ def test_killed_between_data_sets_resumes_to_the_same_bits(
         command("run", *options), cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.DEVNULL
     )
     until = time.monotonic() + 400
-    while not any(
-        num_rungs(run) >= 3 for run in (tmp_path / "runs").glob("sequence-*")
-    ):  # of the second trial
+    # of the second trial
+    while not any(num_rungs(run) >= 3 for run in (tmp_path / "runs").glob("sequence-*")):
         assert process.poll() is None and time.monotonic() < until
         time.sleep(0.05)
     process.send_signal(signal.SIGKILL)

@@ -44,9 +44,8 @@ class Shell:
 @pytest.fixture
 def cell(monkeypatch: pytest.MonkeyPatch) -> Cell:
     cell = Cell()
-    monkeypatch.setattr(
-        "rich.console._is_jupyter", lambda: True
-    )  # then its consoles display texts by default
+    # then its consoles display texts by default
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
     ipython: Any = ModuleType("IPython")
     ipython.get_ipython = Shell
     ipython.display = ModuleType("IPython.display")

@@ -32,9 +32,8 @@ def test_a_sample_equals_the_package(name: str, num_repetitions: int, tmp_path: 
         for metric in metrics:
             repetitions = sorted({values[metric] for values in drawn})
             counts = len(repetitions)
-            if counts == len(
-                benchmark._dataset[next(iter(benchmark._dataset))][metric]
-            ):  # none had the same value twice
+            # none had the same value twice
+            if counts == len(benchmark._dataset[next(iter(benchmark._dataset))][metric]):
                 assert row[metric] == pytest.approx(np.mean(repetitions))
             assert repetitions[0] <= row[metric] * (1 + 1e-9) and row[metric] <= repetitions[-1] * (
                 1 + 1e-9

@@ -118,9 +118,8 @@ def _refuse(cell: Cell) -> Played:
         lambda cell: Cell(recorded("good", counts=False), cell.entry, 1, 0),
         lambda cell: Cell(cell.recorded, cell.entry, 8, 0),
         lambda cell: Cell(cell.recorded, cell.entry, 1, 1),
-        lambda cell: Cell(
-            cell.recorded, entry("peer", "own", 200), 1, 0
-        ),  # depends on raysweep's search, too
+        # depends on raysweep's search, too
+        lambda cell: Cell(cell.recorded, entry("peer", "own", 200), 1, 0),
     ],
 )
 def test_stored_results_belong_to_one_recording_row_code_and_seed(

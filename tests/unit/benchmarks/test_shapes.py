@@ -46,9 +46,8 @@ def test_shapes_build_in_a_small_size(shape: str, tmp_path: Path) -> None:
     model = encoder.load(
         EncoderConfig(name=random_encoder(shape, tmp_path / shape, **SMALL.get(shape, _SIZES)))
     )
-    assert Structure.of(model).num_blocks == (
-        0 if shape == "albert-base" else 2
-    )  # ALBERT shares its blocks
+    # ALBERT shares its blocks
+    assert Structure.of(model).num_blocks == (0 if shape == "albert-base" else 2)
     assert model.encode(["a warm room"]).shape == (1, 32)
 
 

@@ -62,15 +62,17 @@ def test_encoders_are_single_threaded_if_there_are_enough_chunks() -> None:
     ("capacity", "expected"),
     [
         (Capacity((NodeSize(2, 0),), num_present=1, num_alive=1), False),
+        # the driver is on a head without CPUs
         (
             Capacity((NodeSize(2, 0),), num_present=1, num_alive=2),
             True,
-        ),  # the driver is on a head without CPUs
+        ),
         (Capacity((NodeSize(2, 0),) * 3, num_present=3, num_alive=3), True),
+        # an autoscaler brings the first worker
         (
             Capacity((NodeSize(2, 0),), num_present=0, num_alive=1),
             True,
-        ),  # an autoscaler brings the first worker
+        ),
         (Capacity((NodeSize(2, 0),)), False),
     ],
 )

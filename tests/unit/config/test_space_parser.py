@@ -43,9 +43,8 @@ class Declared:
             else:
                 choices = declared["choices"]
                 assert value in choices, name
-                spelling = next(
-                    choice for choice in choices if choice == value
-                )  # 10 is sampled as 10.0
+                # 10 is sampled as 10.0
+                spelling = next(choice for choice in choices if choice == value)
                 choice = f"{path}{name}={spelling}"
                 self.drawn.add(choice)
                 if isinstance(choices, dict):

@@ -105,9 +105,8 @@ def test_bill_matches_sums_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     bill = build_bill(results)
     booting = 20 / 60 * 0.40 + 30 / 60 * 0.80
     head = 120 / 60 * 0.10
-    idle_spot = (
-        (2 * 40 / 2 + 2 * 8) / 60 * 0.40
-    )  # the other half of each while trials ran, and all of them afterwards
+    # the other half of each while trials ran, and all of them afterwards
+    idle_spot = (2 * 40 / 2 + 2 * 8) / 60 * 0.40
     idle_on_demand = (70 * 3 / 4 + 5) / 60 * 0.80
     assert bill.trials == pytest.approx(0.50)
     assert bill.booting == pytest.approx(booting)

@@ -48,9 +48,8 @@ def search(folder: Path, status: str, **overrides: str) -> Sweep:
         if verdict is not None:
             sweep.assignments[number].verdict = Verdict(verdict, "for this test")
         sweep.release(number)
-    write(
-        folder / checkpoint_folder(0) / "000000064" / "tensors", 1000
-    )  # by a process that ended late
+    # by a process that ended late
+    write(folder / checkpoint_folder(0) / "000000064" / "tensors", 1000)
     sweep.finish(status, "")
     return sweep
 

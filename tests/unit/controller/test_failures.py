@@ -65,9 +65,8 @@ def test_max_failures_counts_process_losses_since_the_last_rung(tmp_path: Path) 
     assert not sweep.record_rung(number, rung(config, 1))
     sweep.lose(number, DIED)
     assert assign(sweep) == number
-    assert not sweep.record_rung(
-        number, rung(config, 1)
-    )  # what its checkpoint repeats is no progress
+    # what its checkpoint repeats is no progress
+    assert not sweep.record_rung(number, rung(config, 1))
     sweep.lose(number, DIED)
     (trial,) = load(tmp_path).trials
     assert (trial.status, trial.reason) == (
@@ -128,9 +127,8 @@ def test_storage_failure_pauses_the_sweep_and_retries_trials(
     assert (assign(sweep), assign(sweep)) == (second, first)
     assert not sweep.record_rung(first, rung(sweep.progress.configs[first], 1))
     sweep.lose(second, NO_ROOM)
-    assert (
-        out.getvalue().count("assignments paused for 2 s") == 2
-    )  # from the start, as a rung was stored between
+    # from the start, as a rung was stored between
+    assert out.getvalue().count("assignments paused for 2 s") == 2
     assert {trial.status for trial in load(tmp_path).trials} == {"interrupted", "running"}
 
 

@@ -134,9 +134,8 @@ def test_failed_rung_warns_once_and_has_no_scores(tmp_path: Path) -> None:
     rung = scores.next()
     assert rung is not None
     scores.fail(rung, "its weights are gone")
-    scores.fail(
-        rung, "its process could not be started"
-    )  # as Tune's searcher hears of every trial that failed
+    # as Tune's searcher hears of every trial that failed
+    scores.fail(rung, "its process could not be started")
     warning = f"warning: test: trial {rung.trial} not scored at rung {rung.step} (reason=its weights are gone)"
     assert [line for line in out.getvalue().splitlines() if "not scored" in line] == [warning]
     sweep.ledger.close()

@@ -64,10 +64,11 @@ def near_by_definition(points: Sequence[Point]) -> set[PointName]:
     """Return the points that are non-dominated with both scores three standard errors higher."""
     near = set()
     for point in points:
+        # 3 / sqrt(36)
         raised = (
             point["polarity"] + point.std("polarity") / 2,
             point["similarity"] + point.std("similarity") / 2,
-        )  # 3 / sqrt(36)
+        )
         scores = [(other["polarity"], other["similarity"]) for other in points]
         if not any(p >= raised[0] and s >= raised[1] and (p, s) != raised for p, s in scores):
             near.add(name_of_point(point))
@@ -188,9 +189,8 @@ def test_successive_sessions_pack_their_scores(
     half = [point for points in rungs[:15] for point in points]
     whole = [point for points in rungs for point in points]
     first = session(run, rungs[:15])
-    write_rung(
-        run, made([(9, *[(0, 0, 0, 0)] * 2)])[0]
-    )  # cut off between its scores and its report
+    # cut off between its scores and its report
+    write_rung(run, made([(9, *[(0, 0, 0, 0)] * 2)])[0])
     first.tidy()
     first.pack(no_warning)
     assert sorted(map(str, stored(run))) == sorted(map(str, kept_by_definition(half)))

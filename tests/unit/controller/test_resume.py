@@ -89,10 +89,11 @@ def make_run(folder: Path, *configs: str) -> None:
 def test_changed_settings_file_is_rejected(tmp_path: Path) -> None:
     make_run(tmp_path, "seed: 0", "seed: 1")
     path = tmp_path / "config.yaml"
+    # a crash between a session's first event and its file leaves the one before
     for content in (
         "seed: 1",
         "seed: 0",
-    ):  # a crash between a session's first event and its file leaves the one before
+    ):
         path.write_text(content)
         Resumed(tmp_path).ledger.close()
     for content in ("seed: 2", "seed: 1\n", ""):

@@ -81,9 +81,8 @@ def test_time_left_counts_down_once_all_trials_have_begun() -> None:
     for seconds in range(10, 50):
         status = simulate(seconds, [[1, 4], [1, 4]], num_rungs=4)
         assert status.num_begun == 4
-        expected = (
-            20 if seconds < 20 else 50
-        )  # the trials' ends, if they are like the earlier two, or complete
+        # the trials' ends, if they are like the earlier two, or complete
+        expected = 20 if seconds < 20 else 50
         assert status.seconds_left == pytest.approx(expected - seconds), seconds
 
 

@@ -218,10 +218,11 @@ def test_time_off_the_clock_does_not_count_toward_the_budget(
         ({"budget__minutes": "11"}, 11),
         ({"budget__cpu_hours": "0.35"}, 10.5),  # a trial holds 2 CPUs
         ({"budget__gpu_hours": "0.11"}, 13.2),  # and half a GPU
+        # and so a quarter of a big node
         (
             {"budget__money": "0.39", "budget__prices": "{big: 8.0, default: 99.0}"},
             11.7,
-        ),  # and so a quarter of a big node
+        ),
     ],
 )
 def test_each_budget_stops_the_sweep_within_one_rung(
@@ -763,9 +764,8 @@ def test_paused_and_interrupted_trials_are_complete_in_the_study_once_the_sweep_
     status: str, tmp_path: Path
 ) -> None:
     sweep, _ = make(tmp_path, budget__trials="4", early_stopping__policy="none")
-    configs = dict(
-        sweep.assign() or pytest.fail("no trial") for _ in range(4)
-    )  # the last one ends without a rung
+    # the last one ends without a rung
+    configs = dict(sweep.assign() or pytest.fail("no trial") for _ in range(4))
     for number, verdict in enumerate((TrialStatus.PAUSED, TrialStatus.INTERRUPTED)):
         sweep.record_rung(number, rung(configs[number], 1))
         sweep.assignments[number].verdict = Verdict(verdict, "for this test")
@@ -836,9 +836,8 @@ def test_driver_killed_five_times_at_random_loses_and_repeats_nothing(tmp_path: 
         until = time.monotonic() + 60
         while _num_rungs(folder) < wanted and process.poll() is None and time.monotonic() < until:
             time.sleep(0.002)
-        time.sleep(
-            moments.uniform(0, 0.03)
-        )  # anywhere within a rung, or in the writing of its event
+        # anywhere within a rung, or in the writing of its event
+        time.sleep(moments.uniform(0, 0.03))
         assert process.poll() is None, f"the sweep ended before kill {kill}"
         process.kill()
         process.wait()

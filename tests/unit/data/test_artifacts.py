@@ -11,13 +11,14 @@ from raysweep.errors import InputError
 from raysweep.storage.folder import open_folder
 
 UNFINISHED = f".neighbors-{'0' * 20}.5e55aa00"
+# folders that are not artifacts
 OTHERS = (
     "my-notes",
     ".my-notes",
     ".neighbors-0",
     "encoded-1",
     f"models-{'0' * 20}",
-)  # folders that are not artifacts
+)
 
 
 @pytest.fixture

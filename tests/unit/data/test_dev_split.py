@@ -68,9 +68,8 @@ def test_draw_is_seeded_and_uniform():
     first, again, other = (carved(labels, seed=seed) for seed in (1, 1, 2))
     assert (first == again).all()
     assert (first != other).any()
-    drawn = sum(
-        carved(labels, seed=seed).astype(int) for seed in range(200)
-    )  # binomial(200, 0.1) each
+    # binomial(200, 0.1) each
+    drawn = sum(carved(labels, seed=seed).astype(int) for seed in range(200))
     assert abs(drawn - 20).max() < 6 * np.sqrt(200 * 0.1 * 0.9)
 
 
@@ -112,9 +111,8 @@ def test_without_duplicates_the_total_is_exact(counts, seed):
 
 def test_groups_move_as_units_and_the_largest_label_compensates():
     labels = np.repeat([0, 1], [40, 100])
-    groups = np.concatenate(
-        [np.arange(40) // 4, 10 + np.arange(100)]
-    )  # label 0 comes in groups of four
+    # label 0 comes in groups of four
+    groups = np.concatenate([np.arange(40) // 4, 10 + np.arange(100)])
     dev = carved(labels, groups, fraction=0.1)  # shares: exactly 4 and 10
     assert np.bincount(labels[dev]).tolist() == [4, 10]
     dev = carved(labels, groups, fraction=0.05)  # 2 and 5, of which four for label 0 are the least
@@ -184,9 +182,8 @@ def test_containing_rows_leave_train_for_a_class_without_free_rows():
     assert np.bincount(labels[carving.is_dev]).tolist() == [30, 4]
     assert carving.is_left_out.sum() <= 4
     assert count_inside(whole + parts, carving) == 0
-    wanted = carve_texts(
-        whole + parts, labels, fraction=0.9
-    )  # 36 of the 40; a twentieth of 340 rows may leave
+    # 36 of the 40; a twentieth of 340 rows may leave
+    wanted = carve_texts(whole + parts, labels, fraction=0.9)
     assert wanted.is_left_out.sum() <= 17
     assert count_inside(whole + parts, wanted) == 0
 

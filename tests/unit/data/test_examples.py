@@ -142,9 +142,8 @@ def test_chunks_and_kinds_have_separate_random_streams():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    "share", [0.2, 0.5, 0.8]
-)  # quotas below and above half of an anchor's candidates
+# quotas below and above half of an anchor's candidates
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
 def test_uniform_over_candidates(kind, share):
     ids = np.full((4, 2, 5), -1, dtype=np.int32)
     for row, (own, other) in enumerate([(5, 4), (1, 1), (3, 3), (0, 2)]):
@@ -163,9 +162,8 @@ def test_uniform_over_candidates(kind, share):
     for side in sides:  # of labeled pairs, each class is uniform within its half
         seen = np.array([drawn[c] for c in side])
         fraction = seen.sum() / repeats / len(side)
-        if (
-            fraction < 1
-        ):  # without replacement, counts vary less than chi-square has it by 1 - fraction
+        # without replacement, counts vary less than chi-square has it by 1 - fraction
+        if fraction < 1:
             assert chi2.sf(chisquare(seen).statistic / (1 - fraction), len(side) - 1) > 1e-3
     if len(sides) == 1:
         first = sum(c[0] == 0 for c in possible)

@@ -112,10 +112,11 @@ def test_any_number_of_shards_matches_brute_force(problem, k, mode, min_similari
 def test_duplicate_groups_larger_than_the_fetched_rows(mode):
     rng = np.random.default_rng(0)
     embeddings, labels, groups = unit(rng, 300, 16), rng.integers(0, 3, 300), np.arange(300)
+    # the same text a hundred times, whatever its label
     embeddings[50:150], groups[50:150] = (
         embeddings[50],
         50,
-    )  # the same text a hundred times, whatever its label
+    )
     source, rows, search = (
         whole(embeddings, labels, groups),
         np.arange(40, 160),

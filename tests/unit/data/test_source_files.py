@@ -335,9 +335,8 @@ def test_a_thousand_parquet_files_in_a_bucket(server: S3Server, tmp_path: Path) 
         table = pa.table({"text": [f"text {number} {row}" for row in range(3)], "label": [0, 1, 2]})
         sink = pa.BufferOutputStream()
         pq.write_table(table, sink)
-        connection = http.client.HTTPConnection(
-            "127.0.0.1", server.port
-        )  # faster than a client of S3
+        # faster than a client of S3
+        connection = http.client.HTTPConnection("127.0.0.1", server.port)
         connection.request(
             "PUT", f"/{BUCKET}/many/part%20{number:04}.parquet", sink.getvalue().to_pybytes()
         )

@@ -24,11 +24,12 @@ PACKABLE = [
     for model_type in family.model_types
 ]
 OTHERS = [model_type for model_type in MODEL_TYPES if model_type not in PACKABLE]
+# padded, of one sentence, much padded
 BUCKETS = [
     np.array([6, 1]),
     np.array([5]),
     np.array([2, 3, 0, 7, 4]),
-]  # padded, of one sentence, much padded
+]
 LENGTHS = (3, 25, 7, 7, 1, 12, 40, 2)
 
 

@@ -100,9 +100,8 @@ def test_prompts_are_left_out_of_packed_passes(tmp_path: Path, demo_package: Mod
     loaded = LoadedEncoder.load(EncoderConfig(name=folder), "tuned")
     prompt = loaded.source.own_prompt()
     ids_of_prompt = loaded.model.tokenizer(prompt)["input_ids"]
-    assert (
-        excluded_prompt_length(loaded.model, prompt) == len(ids_of_prompt) - 1
-    )  # without the final token
+    # without the final token
+    assert excluded_prompt_length(loaded.model, prompt) == len(ids_of_prompt) - 1
     assert packed.is_packable(loaded.model)
     trained = TrainedEncoder(loaded.model, loaded.tokenize(TEXTS))
     (pack,) = trained.packs(np.arange(len(TEXTS)))

@@ -208,9 +208,8 @@ def test_levels_freeze_the_expected_modules(model_type, prefix):
     expected["emb+B0-1"] = expected["emb+B0"] | block(1)
     expected["emb+B0-2"] = expected["emb+B0-1"] | block(2)
 
-    assert modules(encoder.names, prefix) == expected["emb+B0-2"] | set(
-        rest.split()
-    )  # every module is expected
+    # every module is expected
+    assert modules(encoder.names, prefix) == expected["emb+B0-2"] | set(rest.split())
     if "norm" not in rest:  # a pooler that sentence embeddings do not use is nothing to train
         del expected["emb+B0-2"]
     assert encoder.levels() == tuple(expected)
@@ -301,9 +300,8 @@ def test_frozen_modules_and_prefixes():
     assert prefix.embeddings == ("embeddings",)
     assert prefix.blocks == ("encoder.layer.0", "encoder.layer.1")
     assert prefix.next_block == "encoder.layer.2"
-    assert (
-        encoder.prefix_names(names, "emb+B0-2") is None
-    )  # every block: nothing after it to begin with
+    # every block: nothing after it to begin with
+    assert encoder.prefix_names(names, "emb+B0-2") is None
 
 
 def test_minilm_has_the_expected_levels():

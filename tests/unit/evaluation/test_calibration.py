@@ -53,14 +53,12 @@ def test_fitted_temperature_minimizes_log_loss(seed: int, classes: int) -> None:
 @pytest.mark.parametrize("factor", [0.1, 0.5, 1.0, 2.9, 15.0])
 def test_known_factor_is_recovered(factor: float) -> None:
     """Labels occur exactly in proportion to their probabilities, which minimizes the log loss."""
-    shares = np.array(
-        [[12, 3, 1], [4, 8, 4], [1, 1, 14], [2, 7, 7]]
-    )  # of 16 sentences with the same logits
+    # of 16 sentences with the same logits
+    shares = np.array([[12, 3, 1], [4, 8, 4], [1, 1, 14], [2, 7, 7]])
     rows = np.repeat(np.arange(4), 16)
     labels = np.concatenate([np.repeat(np.arange(3), counts) for counts in shares])
-    logits = (
-        factor * np.log(shares / 16)[rows] + np.arange(4)[rows, None]
-    )  # to whose rows anything may be added
+    # to whose rows anything may be added
+    logits = factor * np.log(shares / 16)[rows] + np.arange(4)[rows, None]
     assert calibration.fit_temperature(logits, labels) == pytest.approx(factor, rel=1e-6)
 
 
@@ -70,9 +68,8 @@ def test_bound_is_returned_without_a_minimum_of_log_loss() -> None:
     assert calibration.fit_temperature(logits, right) == calibration.MIN_TEMPERATURE
     assert calibration.fit_temperature(logits, 1 - right) == calibration.MAX_TEMPERATURE
     assert calibration.fit_temperature(np.zeros((3, 2)), right) == calibration.MIN_TEMPERATURE
-    assert (
-        calibration.fit_temperature(1e6 * logits, right) == calibration.MIN_TEMPERATURE
-    )  # powers that underflow
+    # powers that underflow
+    assert calibration.fit_temperature(1e6 * logits, right) == calibration.MIN_TEMPERATURE
 
 
 @settings(max_examples=40, deadline=None)

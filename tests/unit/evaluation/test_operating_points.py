@@ -225,9 +225,10 @@ def test_labeled_points_are_separate(tiny_prepared: Any) -> None:
         ranked_by = dev.reference_pool @ dev.reference_queries[query] + row[dev.pool_labels]
         retrieved = np.argsort(-ranked_by, kind="stable")[:4]
         expected = (dev.pool_labels[retrieved] == dev.query_labels[query]).mean()
+        # a near-tie
         assert result.labeled["labeled", 1.0]["polarity"][query] == pytest.approx(
             expected, abs=0.26
-        )  # a near-tie
+        )
     width = operating_points.width(("labeled", 1.0), bench.tuned(), dev)
     assert width == dev.reference_pool.shape[1] + classes.shape[1]
 

@@ -67,9 +67,8 @@ def test_probe_points_equal_retrieval_with_scikit_learn_probabilities(
             sides.append(np.hstack([doubles, value**0.5 * regression.predict_proba(side)]))
         expected = brute_force(sides[0], sides[1], test)
         means = scores["polarity"].mean(), scores["similarity"].mean()
-        assert means == pytest.approx(
-            expected, abs=1 / (NUM_QUERIES * test.k) + 1e-9
-        )  # one near-tie may fall either way
+        # one near-tie may fall either way
+        assert means == pytest.approx(expected, abs=1 / (NUM_QUERIES * test.k) + 1e-9)
 
 
 def test_one_class_has_no_probe() -> None:

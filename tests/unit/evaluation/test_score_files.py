@@ -242,9 +242,8 @@ def test_models_embedded_by_their_own_encode(
         100 * np.take_along_axis(cosines, nearest, axis=1).mean(), abs=1e-3
     )
     is_same = train.stars.to_numpy()[nearest] == test.stars.to_numpy()[:, None]
-    assert row["polarity_mean"] == pytest.approx(
-        100 * is_same.mean(), abs=0.5
-    )  # near-ties may fall either way
+    # near-ties may fall either way
+    assert row["polarity_mean"] == pytest.approx(100 * is_same.mean(), abs=0.5)
 
 
 @pytest.mark.parametrize("kind", REJECTED)

@@ -34,9 +34,8 @@ def naive_oracle(cosines, same_label, weights, bonuses):
 def test_oracle_equals_naive_loop(seed, num_queries, num_pool, data):
     k = data.draw(st.integers(1, num_pool))
     rng = np.random.default_rng(seed)
-    cosines = (
-        rng.integers(-4, 5, (num_queries, num_pool)) / 4
-    )  # ties, also between a bonus and a cosine, are common
+    # ties, also between a bonus and a cosine, are common
+    cosines = rng.integers(-4, 5, (num_queries, num_pool)) / 4
     same_label = rng.random((num_queries, num_pool)) < data.draw(
         st.sampled_from([0.0, 0.1, 0.5, 1.0])
     )

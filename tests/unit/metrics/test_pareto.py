@@ -60,9 +60,8 @@ def test_hypervolume_ignores_dominated_points_and_translation(points, dx, dy):
 def test_hypervolume_closed_forms():
     assert hypervolume([], (0.5, 0.2)) == 0
     assert hypervolume([(0.75, 0.5)], (0.5, 0.25)) == 0.0625
-    assert (
-        hypervolume([(0.5, 0.9), (0.9, 0.2)], (0.5, 0.2)) == 0
-    )  # on the borders of the reference point
+    # on the borders of the reference point
+    assert hypervolume([(0.5, 0.9), (0.9, 0.2)], (0.5, 0.2)) == 0
     angle = np.linspace(0, np.pi / 2, 4001)
     assert hypervolume(np.stack([np.cos(angle), np.sin(angle)], 1), (0, 0)) == pytest.approx(
         np.pi / 4, abs=1e-3

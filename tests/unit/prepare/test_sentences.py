@@ -215,6 +215,5 @@ def test_bucket_and_folder_hold_the_same(
     local = content(build(tmp_path / "local", data).folder)
     stored = content(build(server.uri("artifacts"), from_bucket).folder)
     assert local.keys() == stored.keys()
-    assert all(
-        local[name] == stored[name] for name in local if name != "dataset.json"
-    )  # which names the source
+    # which names the source
+    assert all(local[name] == stored[name] for name in local if name != "dataset.json")

@@ -196,9 +196,8 @@ def test_report_states_whether_the_front_dominates_the_best_probe(tmp_path: Path
         text = (tmp_path / "report" / name).read_text()
         assert dev in text.replace("\\", "") and test in text.replace("\\", "")
         assert text.index("probe(3)") > text.index("Front")
-    lines = " ".join(
-        printed(narrow(summary), width=100).split()
-    )  # which the table is narrower than
+    # which the table is narrower than
+    lines = " ".join(printed(narrow(summary), width=100).split())
     assert "probe(0.3) on dev: P 70.0, S 44.0, dominated by the front" in lines
     assert "probe(0.3) on test: P 79.0, S 43.0, not dominated by the front" in lines
 

@@ -104,9 +104,8 @@ def test_shares_hold_with_70_percent_of_trials_paused_after_one_rung(seed):
     )
     assert max_difference(shares(axes, ends[:, 0]), exact) < GRID_TOLERANCE
     last_known = np.where(is_paused, curves[:, 0], curves[:, -1])
-    assert (
-        max_difference(shares(axes, last_known), exact) > GRID_TOLERANCE
-    )  # scores of unequal budgets do not
+    # scores of unequal budgets do not
+    assert max_difference(shares(axes, last_known), exact) > GRID_TOLERANCE
 
 
 def read_recording():
@@ -208,9 +207,8 @@ def test_trials_are_extrapolated_to_the_same_share_of_their_rungs():
     ]
     curves += [Curve(0.1 * np.stack([steps, steps], 1), steps, 200 * steps, 5) for steps in long]
     ends = scores_at_the_end(curves, np.zeros((5, 1)))
-    assert ends[:, 0] == pytest.approx(
-        [0.8, 0.8, 0.8, 0.4, 0.4]
-    )  # each rung adds 0.1; the longest completed 4 of 5
+    # each rung adds 0.1; the longest completed 4 of 5
+    assert ends[:, 0] == pytest.approx([0.8, 0.8, 0.8, 0.4, 0.4])
 
 
 def summary_of(folder, trials):

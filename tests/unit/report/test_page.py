@@ -178,9 +178,8 @@ def test_sweep_without_trials_has_a_page(tmp_path):
     write.write(tmp_path)
     text, page = read_page(tmp_path)
     assert "No trial was proposed." in text and "No rung finished" in text
-    assert (
-        page.data["trials"] == page.data["members"] == [] and not page.data["isRunning"]
-    )  # it was killed
+    # it was killed
+    assert page.data["trials"] == page.data["members"] == [] and not page.data["isRunning"]
 
 
 def test_page_is_marked_as_running_while_a_driver_holds_the_ledger(tmp_path):

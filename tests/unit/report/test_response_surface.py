@@ -57,9 +57,8 @@ def test_main_effects_approximate_sobols_g_function(seed):
     scores = ((np.abs(4 * values - 2) + strengths) / (1 + strengths)).prod(axis=1) + rng.normal(
         0, 0.05, 250
     )
-    configs = [
-        dict(zip("abcde", row, strict=True)) for row in (1 + values).tolist()
-    ]  # no range of a factor of 10
+    # no range of a factor of 10
+    configs = [dict(zip("abcde", row, strict=True)) for row in (1 + values).tolist()]
     effects = main_effects(axes_of(configs, "abcde"), scores)
     expected = 1 / (3 * (1 + strengths) ** 2)
     np.testing.assert_allclose(effects / effects.sum(), expected / expected.sum(), atol=0.06)

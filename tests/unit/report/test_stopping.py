@@ -22,9 +22,8 @@ def test_rungs_count_evaluated_and_ended_trials(tmp_path: Path) -> None:
         evaluated = [trial for trial in trials if len(trial.scores) >= step]
         best = max(0.5 * sum(trial.scores[step - 1]) for trial in evaluated)
         last = [trial.status for trial in trials if len(trial.scores) == step]
-        endings = Counter(
-            "interrupted" if status == "running" else status for status in last
-        )  # as the sweep is over
+        # as the sweep is over
+        endings = Counter("interrupted" if status == "running" else status for status in last)
         assert int(cells["trials"]) == len(evaluated)
         assert cells["best objective"] == f"{100 * best:.1f}"
         assert endings

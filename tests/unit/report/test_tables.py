@@ -109,9 +109,8 @@ def test_every_status_has_a_distinct_sign(tmp_path):
             f"{paused} of 40 trials are paused: raysweep run --resume {run} --budget.minutes 2 may resume them."
             in text
         )
-        others = (
-            2 if name == "report.html" else 1
-        )  # among the costs, and in the page under early stopping
+        # among the costs, and in the page under early stopping
+        others = 2 if name == "report.html" else 1
         assert text.count("■ paused") == paused + others
     assert summary.account.of("paused").num_trials == paused
 
@@ -131,9 +130,8 @@ def test_a_trial_stopped_by_a_user_is_not_an_early_stop(tmp_path):
     ledger.close()
     summary = summarize(load(tmp_path))
     (seconds,) = {trial.seconds for trial in summary.results.trials if trial.trial == 0}
-    assert summary.account.total.saved_seconds == pytest.approx(
-        seconds * (NUM_RUNGS - 1)
-    )  # of trial 0, after one rung
+    # of trial 0, after one rung
+    assert summary.account.total.saved_seconds == pytest.approx(seconds * (NUM_RUNGS - 1))
     shown = [row[2].replace("\N{NO-BREAK SPACE}", " ") for row in trial_table(summary).rows]
     assert shown == ["▼ stopped", "◀ stopped by a person", "● completed"]
     assert ("trials", "3 of 8: 1 stopped, 1 stopped by a person, 1 completed") in settings_table(

@@ -67,9 +67,8 @@ def test_summary_and_report_match_the_costs(
     }
     early = [trial for trial in results.trials if trial.status in ("stopped", "paused")]
     assert {trial.status for trial in early} == {"stopped" if status == "completed" else "paused"}
-    early = [
-        trial for trial in early if trial.status == "stopped"
-    ]  # what is paused may still go on
+    # what is paused may still go on
+    early = [trial for trial in early if trial.status == "stopped"]
     saved = sum(trial.seconds / steps[trial.trial] * (4 - steps[trial.trial]) for trial in early)
     others = sum(trial.seconds for trial in results.trials if trial.status != "completed")
     assert account.total.saved_seconds == pytest.approx(saved) and (saved > 0) == (

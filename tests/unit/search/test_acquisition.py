@@ -66,9 +66,8 @@ def test_expected_gain_equals_quadrature(seed: int, num_steps: int, num_points: 
     polarity = np.sort(random.uniform(0.4, 0.9, num_points))
     similarity = -np.sort(-random.uniform(0.1, 0.6, num_points))
     mean = np.stack([polarity, similarity], axis=1)
-    deviation = np.broadcast_to(
-        random.uniform(0.02, 0.2, 2), mean.shape
-    )  # equal, so that the points keep their order
+    # equal, so that the points keep their order
+    deviation = np.broadcast_to(random.uniform(0.02, 0.2, 2), mean.shape)
     gains = expected_gains(Steps(REFERENCE_POINT, front), mean[None], deviation[None])
     assert gains == pytest.approx([gain_by_quadrature(front, mean, deviation)], rel=1e-3, abs=1e-5)
 

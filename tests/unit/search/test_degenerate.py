@@ -123,10 +123,11 @@ def test_proposals_after_a_thousand_equal_configurations(sampler: str, aim: Aim)
         proposer.report(number, 10, (POINT,))
         proposer.tell(number, TrialStatus.COMPLETED)
     proposed = [proposer.ask(number) for number in (1000, 1001, 1002)]
+    # tpe exploits the only known value; grid proposes all combinations
     if sampler not in (
         "tpe",
         "grid",
-    ):  # tpe exploits the only known value; grid proposes all combinations
+    ):
         assert equal not in proposed
     for values in proposed:
         proposer.space.suggest_fixed(values)  # ValueError if outside

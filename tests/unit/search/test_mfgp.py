@@ -94,9 +94,8 @@ def test_region_with_failed_trials_is_avoided() -> None:
     search, num_failed = Search(SPACE, 0), 0
     for number in range(60):
         trial = search.ask()
-        fails = (
-            trial.params["learning_rate"] > 1e-5
-        )  # higher learning rates would have a higher quality
+        # higher learning rates would have a higher quality
+        fails = trial.params["learning_rate"] > 1e-5
         search.tell(trial, {} if fails else {100: quality(trial.params)})
         num_failed += fails and number >= 40
     assert num_failed < 10

@@ -154,9 +154,8 @@ def test_failed_flush_raises_unless_the_file_system_cannot_flush(
 
         return fsync
 
-    monkeypatch.setattr(
-        os, "fsync", fail(errno.EINVAL)
-    )  # as of a pipe, and of folders on some network file systems
+    # as of a pipe, and of folders on some network file systems
+    monkeypatch.setattr(os, "fsync", fail(errno.EINVAL))
     folder.store()
     monkeypatch.setattr(os, "fsync", fail(errno.EIO))
     with pytest.raises(OSError, match="Input/output error"):

@@ -83,9 +83,8 @@ def test_holder_writes_nothing_after_expiry(server: S3Server, bucket: Bucket) ->
     server.fail(outage=4)
     time.sleep(1.5)
     began = time.monotonic()
-    lease.ensure(
-        messages.append
-    )  # nobody took it over, so it is renewed once the store answers again
+    # nobody took it over, so it is renewed once the store answers again
+    lease.ensure(messages.append)
     assert time.monotonic() - began > 1
     assert "cannot be renewed" in messages[0]
     lease.release()

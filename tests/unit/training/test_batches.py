@@ -186,10 +186,11 @@ def test_buckets_give_the_loss_and_gradients_of_padded_columns(
     assert (outcomes[0][1] - outcomes[1][1]).abs().max() <= 1e-3 * scale + 1e-9
 
 
+# error relative to the largest gradient: bf16 has 8 significant bits
 ROUNDING = {
     "fp32": 1e-5,
     "bf16": 0.03,
-}  # error relative to the largest gradient: bf16 has 8 significant bits
+}
 
 
 @pytest.mark.parametrize(

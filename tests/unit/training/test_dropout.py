@@ -11,9 +11,8 @@ from raysweep.encoders.structure import Structure
 from raysweep.training.dropout import Dropouts, FastDropout, Generator
 from support.families import MODEL_TYPES, random_transformer
 
-UNUSED = {
-    "albert": {"encoder.albert_layer_groups.0.albert_layers.0.dropout"}
-}  # transformers' forward skips it
+# transformers' forward skips it
+UNUSED = {"albert": {"encoder.albert_layer_groups.0.albert_layers.0.dropout"}}
 
 
 def layer(rate: float, seed: int = 0) -> FastDropout:

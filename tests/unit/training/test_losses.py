@@ -543,9 +543,8 @@ def test_batch_of_one_class_has_no_loss_and_no_gradient(directions):
     loss_value, gradients = outcome(
         loss.compute_loss, make_batch(columns, None, np.zeros((2, 6), int))
     )
-    num_positives = (
-        2 if directions == "all" else 1
-    )  # the pair is a candidate in each direction of the joint softmax
+    # the pair is a candidate in each direction of the joint softmax
+    num_positives = 2 if directions == "all" else 1
     assert loss_value == pytest.approx(math.log(num_positives), abs=1e-12)
     assert all(float(gradient.abs().max()) < 1e-12 for gradient in gradients)
 

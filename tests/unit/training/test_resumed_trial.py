@@ -235,9 +235,8 @@ def test_times_exclude_the_pause(
     config = CONFIGS["triplet, adamw"]
     first = next(iter(train_rungs(config, new_bench(), tmp_path)))
     clock = time.perf_counter
-    monkeypatch.setattr(
-        time, "perf_counter", lambda: clock() + 1000.0
-    )  # as after a pause of 1000 seconds
+    # as after a pause of 1000 seconds
+    monkeypatch.setattr(time, "perf_counter", lambda: clock() + 1000.0)
     resumed = time.perf_counter()
     repeated, second, third = train_rungs(config, new_bench(), tmp_path)
     assert (repeated.seconds, repeated.train_seconds) == (first.seconds, first.train_seconds)

@@ -103,9 +103,8 @@ def test_probabilities_are_those_of_the_best_stored_rung(run: Path, tiny_bench: 
     probabilities = np.asarray(prepared.teacher_probabilities[:])
     embeddings = np.asarray(tiny_bench.prepared.reference_embeddings.document[:]).astype(np.float64)
     head = HEADS[1, 1]
-    logits = (
-        8 * embeddings @ head.weight.T.astype(np.float64) + head.bias
-    )  # 8 is the root of the width
+    # 8 is the root of the width
+    logits = 8 * embeddings @ head.weight.T.astype(np.float64) + head.bias
     powers = np.exp(logits)
     expected = powers / powers.sum(axis=1, keepdims=True)
     assert np.ptp(expected[:, 0]) > 1e-3

@@ -55,9 +55,10 @@ def test_gradients_equal_those_of_a_pair_of_models(bench: Workbench, loss: str, 
     config = trial(loss=loss, tower=tower, dropout=0.0)
     training = Training(config, bench, seed=0, num_rungs=1)
     parameters = config.loss_parameters
+    # of cosines
     factor = max(
         1.0, float(parameters.get("scale", 1)), 1 / float(parameters.get("temperature", 1))
-    )  # of cosines
+    )
     ids, targets = training.order.take(8)
     documents = stock(bench)
     models = {"query": copy.deepcopy(documents), "document": documents}

@@ -56,9 +56,8 @@ def test_only_the_adapter_is_trained(bench: Workbench) -> None:
     base = state(bench)
     train(bench, LORA)
     weights = bench.trainable.trained()
-    assert (
-        len(weights.tensors) == NUM_BLOCKS * 4 * 2
-    )  # query, key, value and output, each with A and B
+    # query, key, value and output, each with A and B
+    assert len(weights.tensors) == NUM_BLOCKS * 4 * 2
     assert all(tensor.abs().max() > 0 for tensor in weights.tensors.values())
     bench.reset()
     assert is_same(state(bench), base)

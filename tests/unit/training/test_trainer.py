@@ -234,9 +234,8 @@ def test_losses_equal_the_stock_trainer_with_the_real_encoder(
 OPTIMIZERS = {
     "sgd": partial(torch.optim.SGD, momentum=0.9),
     "adamax": torch.optim.Adamax,
-    "adamax without momentum": partial(
-        torch.optim.Adamax, betas=(0.0, 0.0)
-    ),  # Vasilyev et al. 2024, Table 20
+    # Vasilyev et al. 2024, Table 20
+    "adamax without momentum": partial(torch.optim.Adamax, betas=(0.0, 0.0)),
     "adamw without momentum": partial(torch.optim.AdamW, betas=(0.0, 0.999)),
     "adadelta": torch.optim.Adadelta,
 }
@@ -392,9 +391,8 @@ def test_layer_decay_equals_torch_parameter_groups(freezing: str, tiny_bench: Wo
         torch.testing.assert_close(
             ours.parameters[name].detach(), copy.detach(), rtol=0, atol=1e-6, msg=name
         )
-        if (
-            name in tiny_bench.trainable.base and copy.grad is not None and copy.ndim == 2
-        ):  # key biases have no gradient
+        # key biases have no gradient
+        if name in tiny_bench.trainable.base and copy.grad is not None and copy.ndim == 2:
             assert (copy.detach() - tiny_bench.trainable.base[name]).abs().max() > 1e-5, name
 
 

@@ -202,9 +202,8 @@ def test_rungs_resample_examples_only_if_configured(tiny_bench: workbench.Workbe
     resampled = examples_of_rungs(
         tiny_bench, examples_per_rung=size, batch_size=256, resample_each_rung=True
     )
-    assert all(
-        len(set(rung)) == len(rung) == size for rung in resampled
-    )  # without replacement within each
+    # without replacement within each
+    assert all(len(set(rung)) == len(rung) == size for rung in resampled)
     assert resampled[0] == shared[0]
     overlap = len(set(resampled[0]) & set(resampled[1])) / size
     assert overlap == pytest.approx(0.4, abs=0.05)

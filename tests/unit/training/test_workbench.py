@@ -37,9 +37,10 @@ def test_non_finite_embeddings_are_rejected(tiny_bench: Workbench) -> None:
 
 
 def test_pickled_artifacts_are_small(tiny_bench: Workbench) -> None:
+    # opened here
     assert len(tiny_bench.prepared.sentences) == len(
         tiny_bench.prepared.reference_embeddings.document
-    )  # opened here
+    )
     pickled = pickle.dumps(tiny_bench.prepared)
     assert len(pickled) < 5000
     assert len(pickle.loads(pickled).reference_embeddings.document) == len(

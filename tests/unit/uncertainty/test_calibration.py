@@ -23,10 +23,11 @@ def test_areas_of_selected_runs_are_covered_on_both_splits() -> None:
     coverage, _ = calibration.play("3 runs, selected", SMALL, sweeps=12, seed=0)
     for split in ("dev", "test"):
         for name in ("hypervolume", "share"):
+            # 6 of 12 or fewer once in a thousand times
             assert coverage[f"on {split}: {name}"] > 0.55, (
                 split,
                 name,
-            )  # 6 of 12 or fewer once in a thousand times
+            )
     assert coverage["on test by queries alone: hypervolume"] < 0.7
 
 

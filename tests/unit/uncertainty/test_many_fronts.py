@@ -69,6 +69,5 @@ def test_oracle_is_its_own_hull() -> None:
     points = np.concatenate([[[0.6, 0.5]], repeated])[None]
     expected = hull_area(oracle, (0.6, 0.25))
     assert HullArea(range(1, 14), 0, GOALS)(points) == [expected]
-    assert HullArea(range(13, 0, -1), 0, GOALS)(points) == [
-        expected
-    ]  # descending, so without the shortcut
+    # descending, so without the shortcut
+    assert HullArea(range(13, 0, -1), 0, GOALS)(points) == [expected]

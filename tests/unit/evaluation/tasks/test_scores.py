@@ -46,9 +46,8 @@ def test_spearman_of_real_numbers_is_scipys() -> None:
 @pytest.mark.parametrize("correlation", [0.0, 0.5, 0.9])
 def test_coverage_of_the_correlation_interval(correlation: float) -> None:
     rng = np.random.default_rng(1)
-    true = (
-        6 / math.pi * math.asin(correlation / 2)
-    )  # Spearman's of a normal pair with this correlation of Pearson's
+    # Spearman's of a normal pair with this correlation of Pearson's
+    true = 6 / math.pi * math.asin(correlation / 2)
     num_samples = 1000
     num_paused = 0
     for _ in range(num_samples):

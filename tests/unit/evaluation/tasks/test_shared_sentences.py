@@ -50,11 +50,12 @@ def test_shared_sentences_have_equal_letters_and_digits(
         ("日本語", "中国語", False),
         ("Д²", "д2", True),
         ("crème brûlée", "cr me br l e", True),  # as in a corpus that lost its non-ASCII letters
+        # letters and accents apart
         (
             "naïve café touché",
             "nai\u0308ve cafe\u0301 touche\u0301",
             True,
-        ),  # letters and accents apart
+        ),
         ("\uff2f\uff4b", "ok!", True),  # letters of full width
         ("…", "...", False),  # nothing is compared
     ],
