@@ -1,6 +1,5 @@
 """Commands for a sweep's file or its artifacts: run, prepare, validate, schema and artifacts."""
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -222,8 +221,29 @@ def validate(context: typer.Context, space: SpaceFile, trials: Trials = None) ->
     """Check a sweep's file and show its search space, without accessing data, models or a cluster."""
     loaded = _load(space, with_trials(context.args, trials))
     typer.echo(f"{space}: valid")
-    for line in _describe(loaded):
-        typer.echo(line)
+    config = loaded.config
+    budget = config.budget
+    size = f"{budget.trials} trials ({config.sampler})"
+    if config.sampler == "grid":
+        num_combinations = len(loaded.space.grid())
+        if num_combinations < budget.trials:
+            size = f"{num_combinations} trials (grid, every combination; budget.trials is {budget.trials})"
+    if budget.examples_per_trial is not None:
+        length = f"{budget.examples_per_trial:,} examples each"
+    elif budget.rungs == 1:
+        length = "1 rung each"
+    else:
+        length = f"up to {budget.rungs} rungs each"
+    parts = [size, length, f"early stopping: {config.early_stopping.policy}"]
+    if config.replicates.trials:
+        parts.append(f"up to {config.replicates.trials} replicates")
+    typer.echo(f"sweep {config.name}: {', '.join(parts)}")
+    typer.echo(f"  limits: {', '.join(config.limits) or 'none'}")
+    for line in loaded.space.describe():
+        typer.echo(f"  {line}")
+    for values in config.first:
+        settings = (f"{name} {value}" for name, value in values.items())
+        typer.echo(f"  first: {', '.join(settings)}")
     typer.echo(
         "Only a sweep checks freezing levels against the encoder and k against the pool, and reads the data and "
         "guard files."
@@ -320,30 +340,3 @@ def _load(space: str, arguments: list[str]) -> "LoadedSweep":
     for text in loaded.warnings:
         warn(text)
     return loaded
-
-
-def _describe(loaded: "LoadedSweep") -> Iterator[str]:
-    """Yield the lines that ``validate`` prints: the sweep's size, limits, space and first configurations."""
-    config = loaded.config
-    budget = config.budget
-    trials = f"{budget.trials} trials ({config.sampler})"
-    if config.sampler == "grid":
-        num_combinations = len(loaded.space.grid())
-        if num_combinations < budget.trials:
-            trials = f"{num_combinations} trials (grid, every combination; budget.trials is {budget.trials})"
-    if budget.examples_per_trial is not None:
-        length = f"{budget.examples_per_trial:,} examples each"
-    elif budget.rungs == 1:
-        length = "1 rung each"
-    else:
-        length = f"up to {budget.rungs} rungs each"
-    parts = [trials, length, f"early stopping: {config.early_stopping.policy}"]
-    if config.replicates.trials:
-        parts.append(f"up to {config.replicates.trials} replicates")
-    yield f"sweep {config.name}: {', '.join(parts)}"
-    yield f"  limits: {', '.join(config.limits) or 'none'}"
-    for line in loaded.space.describe():
-        yield f"  {line}"
-    for values in config.first:
-        settings = (f"{name} {value}" for name, value in values.items())
-        yield f"  first: {', '.join(settings)}"

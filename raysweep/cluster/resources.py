@@ -303,7 +303,18 @@ def worker_nodes(
     for group in groups:
         nodes += [group.size] * group.max_count
     nodes = [node for node in nodes if node.cpus > 0]
-    nodes = nodes or _nodes_to_come(resources)
+    if not nodes:
+        # As many nodes as max_concurrent_trials trials need; trials that share a GPU are on the same node.
+        if resources.max_concurrent_trials is None:
+            raise InputError(
+                "resources.max_concurrent_trials is not set, but the cluster has no workers yet: set it, and "
+                "resources.gpus_per_trial or resources.cpus_per_trial, to define how far the cluster scales"
+            )
+        gpus = resources.requested_gpus or 0
+        nodes_per_trial = min(1.0, gpus) or 1.0
+        num_nodes = math.ceil(resources.max_concurrent_trials * nodes_per_trial)
+        size = NodeSize(resources.cpus_per_trial or 1, math.ceil(gpus))
+        nodes = [size] * num_nodes
     if resources.requested_gpus == 0:
         nodes = [node._replace(gpus=0.0) for node in nodes]
     return tuple(nodes)
@@ -499,22 +510,6 @@ def _further_nodes(nodes: tuple[NodeSize, ...], resources: ResourcesConfig) -> t
     if num_trials <= 0 or not trials_per_node:
         return ()
     return (largest,) * math.ceil(num_trials / trials_per_node)
-
-
-def _nodes_to_come(resources: ResourcesConfig) -> list[NodeSize]:
-    """Return as many nodes as ``max_concurrent_trials`` trials need.
-
-    Each node has the size of one trial, or of the trials that share a GPU.
-    """
-    if resources.max_concurrent_trials is None:
-        raise InputError(
-            "resources.max_concurrent_trials is not set, but the cluster has no workers yet: set it, and "
-            "resources.gpus_per_trial or resources.cpus_per_trial, to define how far the cluster scales"
-        )
-    gpus = resources.requested_gpus or 0
-    nodes_per_trial = min(1.0, gpus) or 1.0  # trials that share a GPU are on the same node
-    num_nodes = math.ceil(resources.max_concurrent_trials * nodes_per_trial)
-    return [NodeSize(resources.cpus_per_trial or 1, math.ceil(gpus))] * num_nodes
 
 
 def address_of(resources: ResourcesConfig) -> str | None:

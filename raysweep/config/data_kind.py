@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from raysweep.config.losses import LOSSES, find_loss
 from raysweep.config.sources import DataKind
 from raysweep.config.space import Space, branches
-from raysweep.config.sweep import DataConfig, ExamplesConfig, SweepConfig, goal_names
+from raysweep.config.sweep import ExamplesConfig, SweepConfig, goal_names
 from raysweep.errors import InputError
 from raysweep.metrics.scores import RELATION_GOALS, SCORES, WATCHED
 
@@ -33,10 +33,18 @@ def of_kind(config: SweepConfig, space: Space, kind: DataKind) -> SweepConfig:
     if kind == "labeled":
         _check_goals(config, kind)
         return config
-    for setting, allowed in (
-        *_find_unsuitable_data(config.data, kind),
-        *_find_unsuitable(config, space),
-    ):
+    data = config.data
+    unsuitable: list[tuple[str, str]] = []
+    if data.dev is None:
+        unsuitable.append(("data.dev is missing", "a source"))
+    if data.on_bad_row != "error":
+        unsuitable.append((f"data.on_bad_row is {data.on_bad_row}", "error"))
+    if data.columns.groups and kind == "retrieval":
+        problem = f"data.columns.groups is {data.columns.groups}"
+        unsuitable.append((problem, "[], since each query is a group"))
+    if data.positive_label is not None and kind != "pairs":
+        unsuitable.append((f"data.positive_label is {data.positive_label}", "null"))
+    for setting, allowed in (*unsuitable, *_find_unsuitable(config, space)):
         raise InputError(f"{setting}; allowed with data of the kind {kind}: {allowed}")
     objective = config.objective
     of_sentences = {"polarity": RELATION_GOALS.p, "similarity": RELATION_GOALS.s}
@@ -64,17 +72,6 @@ def _check_goals(config: SweepConfig, kind: DataKind) -> None:
             raise InputError(
                 f"objective.{key} is {name}; allowed with data of the kind {kind}: {', '.join(allowed)}"
             )
-
-
-def _find_unsuitable_data(data: DataConfig, kind: DataKind) -> Iterator[tuple[str, str]]:
-    if data.dev is None:
-        yield "data.dev is missing", "a source"
-    if data.on_bad_row != "error":
-        yield f"data.on_bad_row is {data.on_bad_row}", "error"
-    if data.columns.groups and kind == "retrieval":
-        yield f"data.columns.groups is {data.columns.groups}", "[], since each query is a group"
-    if data.positive_label is not None and kind != "pairs":
-        yield f"data.positive_label is {data.positive_label}", "null"
 
 
 def _find_unsuitable(config: SweepConfig, space: Space) -> Iterator[tuple[str, str]]:

@@ -66,7 +66,17 @@ def make_request(action: str, value: Any = None) -> Request:
         raise InputError(f"action is {action!r}; allowed: {', '.join(actions)}")
     field = VALUE_FIELDS.get(action)
     if action == "try":
-        _check_configuration(value)
+        if not isinstance(value, Mapping):
+            raise InputError(
+                f"--try is {value!r}; allowed: a mapping, such as '{{loss: triplet, margin: 0.1}}'"
+            )
+        for name, setting in value.items():
+            is_plain = isinstance(setting, str | int | float | None)
+            is_finite = not isinstance(setting, float) or math.isfinite(setting)
+            if not is_plain or not is_finite:
+                raise InputError(
+                    f"--try: {name} is {setting!r}; allowed: a string, a finite number, a boolean or null"
+                )
     elif (value is None) != (field is None):
         raise InputError(
             f"{action}: the value is {value!r}; allowed: {'none' if field is None else 'a number'}"
@@ -78,21 +88,6 @@ def make_request(action: str, value: Any = None) -> Request:
     except ValidationError as error:
         problem = explain(dict(error.errors()[0]), (str(field),), Request)
         raise InputError(join_key(action, problem)) from None
-
-
-def _check_configuration(values: Any) -> None:
-    """Raise InputError unless a configuration to try is a mapping of plain, finite values."""
-    if not isinstance(values, Mapping):
-        raise InputError(
-            f"--try is {values!r}; allowed: a mapping, such as '{{loss: triplet, margin: 0.1}}'"
-        )
-    for name, value in values.items():
-        is_plain = isinstance(value, str | int | float | None)
-        is_finite = not isinstance(value, float) or math.isfinite(value)
-        if not is_plain or not is_finite:
-            raise InputError(
-                f"--try: {name} is {value!r}; allowed: a string, a finite number, a boolean or null"
-            )
 
 
 def read_request(content: bytes) -> Request:

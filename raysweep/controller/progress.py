@@ -95,8 +95,16 @@ class Progress:
             reason_to_pause = self._report_to_scheduler(rung)
             trial = self._scheduler.trials[number]
             self._study.rung(number, rung.examples_seen, trial, self._scheduler.objective)
-        if rung.step == self.num_rungs[number]:
-            return self._verdict_at_last_rung(number)
+        num_rungs = self.num_rungs[number]
+        if rung.step == num_rungs:
+            if num_rungs < self._budget.rungs_of(self.configs[number].examples_per_rung):
+                original = self._scheduler.trials[number].replicate_of
+                reason = f"reached the last rung of trial {original}, which it repeats"
+                return Verdict(TrialStatus.STOPPED, reason)
+            reason = (
+                "its only rung is done" if num_rungs == 1 else f"all {num_rungs} rungs are done"
+            )
+            return Verdict(TrialStatus.COMPLETED, reason)
         if rung.stop:
             return Verdict(TrialStatus.STOPPED, rung.stop)
         if reason_to_pause:
@@ -117,16 +125,6 @@ class Progress:
         return self._scheduler.rung(
             rung.trial, rung.examples_seen, pairs, budgets_ahead, names, rung.may_begin
         )
-
-    def _verdict_at_last_rung(self, number: int) -> Verdict:
-        num_rungs = self.num_rungs[number]
-        if num_rungs < self._budget.rungs_of(self.configs[number].examples_per_rung):
-            original = self._scheduler.trials[number].replicate_of
-            return Verdict(
-                TrialStatus.STOPPED, f"reached the last rung of trial {original}, which it repeats"
-            )
-        reason = "its only rung is done" if num_rungs == 1 else f"all {num_rungs} rungs are done"
-        return Verdict(TrialStatus.COMPLETED, reason)
 
     def pause(self, number: int, reason: str) -> None:
         """Record that a trial is paused."""

@@ -1,7 +1,7 @@
 """Collect the sentences that the reference and the front retrieve, and select the queries to show."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,8 +49,34 @@ class ReadingsWriter:
     def write(self, front: Sequence[Point]) -> None:
         """Store the readings that are available for the front, if any."""
         retrieved = self._retrieved(front)
-        if len(retrieved) > 1 and REFERENCE in retrieved:
-            self.run.keep(FILE, self._readings(retrieved).content())
+        if len(retrieved) < 2 or REFERENCE not in retrieved:
+            return
+        sentences = self.prepared.sentences
+        query_ids = self._query_ids
+        ids_of_points = [sentences_of_point.ids for sentences_of_point in retrieved.values()]
+        ids = np.stack(ids_of_points)
+        distinct = np.unique(ids)
+        labels = np.asarray(sentences.labels[distinct])
+        labels_by_id = dict(zip(distinct.tolist(), labels.tolist(), strict=True))
+        shown = most_different(ids, self.seed)
+        texts: dict[int, str] = {}
+        if self.with_texts:
+            ids_by_query = []
+            for row in shown:
+                ids_of_query = [query_ids[row], *ids[:, row].ravel()]
+                ids_by_query.append(np.unique(ids_of_query))
+            texts, num_shown = _read_texts(sentences.texts, ids_by_query)
+            shown = shown[:num_shown]
+        readings = Readings(
+            split=self.split,
+            query_ids=query_ids,
+            query_labels=np.asarray(sentences.labels[query_ids]),
+            retrieved=retrieved,
+            labels=labels_by_id,
+            texts=texts,
+            shown=tuple(shown),
+        )
+        self.run.keep(FILE, readings.content())
 
     def remove_texts(self) -> None:
         """Remove the run's texts and the page that shows them; the page is rewritten when the session ends."""
@@ -107,33 +133,6 @@ class ReadingsWriter:
         ids = self.prepared.sentences.ids(self.split)
         readable: npt.NDArray[np.int32] = ids[readable_rows(len(ids))]
         return readable
-
-    def _readings(self, retrieved: Mapping[PointName, Retrieved]) -> Readings:
-        sentences = self.prepared.sentences
-        query_ids = self._query_ids
-        ids_of_points = [sentences_of_point.ids for sentences_of_point in retrieved.values()]
-        ids = np.stack(ids_of_points)
-        distinct = np.unique(ids)
-        labels = np.asarray(sentences.labels[distinct])
-        labels_by_id = dict(zip(distinct.tolist(), labels.tolist(), strict=True))
-        shown = most_different(ids, self.seed)
-        texts: dict[int, str] = {}
-        if self.with_texts:
-            ids_by_query = []
-            for row in shown:
-                ids_of_query = [query_ids[row], *ids[:, row].ravel()]
-                ids_by_query.append(np.unique(ids_of_query))
-            texts, num_shown = _read_texts(sentences.texts, ids_by_query)
-            shown = shown[:num_shown]
-        return Readings(
-            split=self.split,
-            query_ids=query_ids,
-            query_labels=np.asarray(sentences.labels[query_ids]),
-            retrieved=retrieved,
-            labels=labels_by_id,
-            texts=texts,
-            shown=tuple(shown),
-        )
 
 
 def most_different(ids: npt.NDArray[np.integer], seed: int) -> list[int]:

@@ -158,7 +158,8 @@ class RequestHandler:
 
     def _problem_of_try(self, values: Mapping[str, object]) -> str | None:
         """Return the problem with a configuration: outside the space, not new, or no trials left; None if valid."""
-        scheduler = self._sweep.scheduler
+        sweep = self._sweep
+        scheduler = sweep.scheduler
         if not values:
             return "--try is empty; allowed: a mapping such as {loss: triplet, margin: 0.1}"
         try:
@@ -174,11 +175,6 @@ class RequestHandler:
             return "--try: the grid has no untried combination with these values"
         if scheduler.requested.has(preset):
             return "--try: this configuration is already requested"
-        return self._problem_of_one_more()
-
-    def _problem_of_one_more(self) -> str | None:
-        sweep = self._sweep
-        scheduler = sweep.scheduler
         has_ended_early = sweep.cause is not None or sweep.given_up is not None
         if sweep.is_over or has_ended_early or scheduler.on_plateau:
             return "--try: the search is over, so no more trials will start"

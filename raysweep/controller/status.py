@@ -82,7 +82,13 @@ class Workload:
         """Return the estimated seconds until the running, interrupted and new trials leave; infinite if unknown."""
         if self.rung_seconds is None:
             return math.inf
-        by_trial = [self._trial_seconds_left(rung, self.rung_seconds) for rung in running]
+        by_trial = []
+        for rung in running:
+            current = rung.seconds_left
+            if current is None:
+                current = max(0.0, self.rung_seconds - rung.seconds)
+            num_later = max(0.0, self.expected_rungs(rung.step - 1, rung.num_rungs) - rung.step)
+            by_trial.append(current + num_later * (rung.previous_seconds or self.rung_seconds))
         num_new = num_to_begin * self.expected_rungs(0, self.max_rungs)
         # How many rungs the new and interrupted trials are expected to run.
         num_queued = num_new + sum(
@@ -91,13 +97,6 @@ class Workload:
         total = sum(by_trial) + self.rung_seconds * num_queued
         num_on_workers = sum(rung.activity != Activity.WAITING for rung in running)
         return max(total / (num_on_workers or len(running) or 1), *by_trial, 0.0)
-
-    def _trial_seconds_left(self, rung: RunningRung, mean_seconds: float) -> float:
-        current = rung.seconds_left
-        if current is None:
-            current = max(0.0, mean_seconds - rung.seconds)
-        num_later = max(0.0, self.expected_rungs(rung.step - 1, rung.num_rungs) - rung.step)
-        return current + num_later * (rung.previous_seconds or mean_seconds)
 
 
 @dataclass(frozen=True)
@@ -127,7 +126,19 @@ class SweepStatus:
         parts = [f"search: {self.counts_text}"]
         if self.front_text:
             parts.append(self.front_text)
-        parts += self._rungs_texts
+        training = [
+            rung.progress
+            for rung in self.running
+            if rung.activity == Activity.TRAINING and rung.progress
+        ]
+        # Rungs that report no progress are short.
+        if training:
+            parts.append(describe_progress(training))
+        evaluating = [rung for rung in self.running if rung.activity == Activity.EVALUATING]
+        if len(evaluating) == 1:
+            parts.append(f"trial {evaluating[0].trial} evaluating rung {evaluating[0].step}")
+        elif evaluating:
+            parts.append(f"{len(evaluating)} trials evaluating")
         parts.append(self.time_text)
         return " | ".join(parts)
 
@@ -163,22 +174,6 @@ class SweepStatus:
     def cost_text(self) -> str:
         """Return the cost of all trials, without unfinished rungs."""
         return describe_cost(self.cost)
-
-    @property
-    def _rungs_texts(self) -> list[str]:
-        """Return texts about the rungs in training, if they are long, and about those in evaluation."""
-        training = [
-            rung.progress
-            for rung in self.running
-            if rung.activity == Activity.TRAINING and rung.progress
-        ]
-        evaluating = [rung for rung in self.running if rung.activity == Activity.EVALUATING]
-        texts = [describe_progress(training)] if training else []
-        if len(evaluating) == 1:
-            texts.append(f"trial {evaluating[0].trial} evaluating rung {evaluating[0].step}")
-        elif evaluating:
-            texts.append(f"{len(evaluating)} trials evaluating")
-        return texts
 
     @property
     def time_text(self) -> str:

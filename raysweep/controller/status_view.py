@@ -2,10 +2,10 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -33,7 +33,16 @@ class StatusView:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         status = self.status.after(time.monotonic() - self.taken_at)
-        yield from _search(status)
+        times = status.time_text
+        if not times.endswith("so far"):
+            times = f"{duration(status.seconds)} so far, {times}"
+        bar = Table.grid(padding=(0, 1))
+        share = ProgressBar(1.0, status.fraction, width=BAR_WIDTH)
+        bar.add_row("search", share, f"{status.fraction:.0%}", times)
+        yield bar
+        for text in (status.counts_text, status.front_text, f"cost {status.cost_text}"):
+            if text:
+                yield Text(text)
         rungs = sorted(status.running, key=lambda rung: rung.trial)
         num_rows = min(MAX_ROWS, max(1, console.height - OTHER_LINES))
         if rungs:
@@ -43,24 +52,6 @@ class StatusView:
             shown = [activity for activity in Activity if counts[activity]]
             texts = [f"{counts[activity]} {activity}" for activity in shown]
             yield Text(f"and {len(others)} more: {', '.join(texts)}")
-
-
-def _search(status: SweepStatus) -> Iterator[RenderableType]:
-    """Yield the search's bar with the times, its trials, its front and its cost."""
-    times = status.time_text
-    if not times.endswith("so far"):
-        times = f"{duration(status.seconds)} so far, {times}"
-    bar = Table.grid(padding=(0, 1))
-    bar.add_row(
-        "search",
-        ProgressBar(1.0, status.fraction, width=BAR_WIDTH),
-        f"{status.fraction:.0%}",
-        times,
-    )
-    yield bar
-    for text in (status.counts_text, status.front_text, f"cost {status.cost_text}"):
-        if text:
-            yield Text(text)
 
 
 def _table(rungs: Iterable[RunningRung], bar_width: int) -> Table:

@@ -746,9 +746,22 @@ class Sweep:
     def status(self) -> SweepStatus:
         """Return the current status."""
         scheduler = self.scheduler
-        ended = self.progress.ended
+        progress = self.progress
+        ended = progress.ended
         num_running = len(self.assignments)
         num_paused = len(scheduler.trials) - num_running - sum(ended.values())
+        num_done = {number: progress.steps_done(number) for number in progress.configs}
+        num_rungs = sum(num_done.values())
+        interrupted = [
+            (num_done[number], progress.num_rungs[number]) for number in self._interrupted
+        ]
+        on_workers = {*self.assignments, *self._interrupted}
+        workload = Workload(
+            rung_seconds=self.costs.total.seconds / num_rungs if num_rungs else None,
+            max_rungs=max(progress.num_rungs.values(), default=1),
+            num_trials=Counter(num for number, num in num_done.items() if number not in on_workers),
+            interrupted=interrupted,
+        )
         return SweepStatus(
             num_begun=scheduler.num_started,
             num_trials=scheduler.num_trials,
@@ -760,27 +773,11 @@ class Sweep:
             front_size=len(self.front),
             seconds=self.seconds,
             limit_seconds_left=self.costs.seconds_left(self.seconds),
-            workload=self._workload(),
+            workload=workload,
             cost=replace(self.costs.total),
             running=list(itertools.starmap(self._running_rung, self.assignments.items())),
             is_paused=self.steering.is_paused,
             max_workers=self.steering.workers,
-        )
-
-    def _workload(self) -> Workload:
-        """Return the rungs so far, for an estimate of the time left."""
-        progress = self.progress
-        num_done = {number: progress.steps_done(number) for number in progress.configs}
-        num_rungs = sum(num_done.values())
-        interrupted = [
-            (num_done[number], progress.num_rungs[number]) for number in self._interrupted
-        ]
-        on_workers = {*self.assignments, *self._interrupted}
-        return Workload(
-            rung_seconds=self.costs.total.seconds / num_rungs if num_rungs else None,
-            max_rungs=max(progress.num_rungs.values(), default=1),
-            num_trials=Counter(num for number, num in num_done.items() if number not in on_workers),
-            interrupted=interrupted,
         )
 
     def _running_rung(self, number: int, assignment: RunningTrial) -> RunningRung:

@@ -281,7 +281,18 @@ def _read_pairs(
     """Read labeled pairs; return the positives with the other pairs, for each other label or for all of them."""
     rows = [row for piece in pieces for row in _labeled_pairs(piece, settings.columns)]
     counts = Counter(row.label for row in rows)
-    positive_label = _find_positive_label(name, counts, settings)
+    given_label = settings.positive_label
+    candidates = POSITIVE_LABELS if given_label is None else (given_label,)
+    occurring = [candidate for candidate in candidates if candidate in counts]
+    if len(occurring) != 1 or len(counts) < 2:
+        place = f"{name}: column {settings.columns.label!r}"
+        present = list(map(repr, sorted(counts)))
+        listed = sources.shown(present) or "none"
+        raise InputError(
+            f"{place} has the labels {listed}; allowed: the label of positive pairs ({' or '.join(candidates)}) and at "
+            "least one other; kind scored_pairs if they are scores"
+        )
+    positive_label = occurring[0]
     negative_labels = sorted(set(counts) - {positive_label})
     all_relations = []
     sets_of_labels = (
@@ -319,21 +330,6 @@ def _labeled_pairs(piece: sources.Piece, columns: RelationColumns) -> Iterator[_
             group = scored_pairs.read_group(place, columns.groups, group_values)
             yield _LabeledPair(first_text, second_text, label, group)
         first_row += len(first)
-
-
-def _find_positive_label(name: str, counts: Counter[str], settings: RelationSettings) -> str:
-    label = settings.positive_label
-    candidates = POSITIVE_LABELS if label is None else (label,)
-    occurring = [candidate for candidate in candidates if candidate in counts]
-    if len(occurring) == 1 and len(counts) > 1:
-        return occurring[0]
-    place = f"{name}: column {settings.columns.label!r}"
-    labels = list(map(repr, sorted(counts)))
-    listed = sources.shown(labels) or "none"
-    raise InputError(
-        f"{place} has the labels {listed}; allowed: the label of positive pairs ({' or '.join(candidates)}) and at least "
-        "one other; kind scored_pairs if they are scores"
-    )
 
 
 def _read_scored(

@@ -308,21 +308,20 @@ def _entries(folder: _Place, infos: list[Any]) -> list[_Entry]:
 
     entries = []
     for info in infos:
-        if info.type == pyarrow.fs.FileType.File:
-            relative = info.path.removeprefix(folder.path.rstrip("/")).lstrip("/")
-            entries.append(_Entry(relative, _join(folder, relative), info, folder))
+        if info.type != pyarrow.fs.FileType.File:
+            continue
+        relative = info.path.removeprefix(folder.path.rstrip("/")).lstrip("/")
+        if "://" in folder.name:
+            plain, options = _split_options(folder.name)
+            is_bucket = plain.partition("://")[0] in _BUCKET_SCHEMES
+            # pyarrow rejects other URIs with spaces
+            safe = "/!$&'()*+,;=:@" + (" " if is_bucket else "")
+            spelled = relative if folder.fsspec else quote(relative, safe=safe)
+            name = f"{plain.rstrip('/')}/{spelled}{options}"
+        else:
+            name = str(Path(folder.path, relative))
+        entries.append(_Entry(relative, name, info, folder))
     return entries
-
-
-def _join(folder: _Place, relative: str) -> str:
-    """Return the name of a file in a folder: a path, or a URI with the folder's options."""
-    if "://" not in folder.name:
-        return str(Path(folder.path, relative))
-    plain, options = _split_options(folder.name)
-    is_bucket = plain.partition("://")[0] in _BUCKET_SCHEMES
-    safe = "/!$&'()*+,;=:@" + (" " if is_bucket else "")  # pyarrow rejects other URIs with spaces
-    spelled = relative if folder.fsspec else quote(relative, safe=safe)
-    return f"{plain.rstrip('/')}/{spelled}{options}"
 
 
 def _describe(name: str, info: Any, place: _Place) -> SourceFile:

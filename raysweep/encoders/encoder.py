@@ -116,11 +116,20 @@ def _limit_tokens(
         raise InputError(
             f"model {config.name!r}: max_tokens is {max_tokens}; allowed for static embeddings: none"
         )
-    num_positions = _num_positions(model)
-    if num_positions is not None and max_tokens > num_positions:
-        raise InputError(
-            f"model {config.name!r}: max_tokens is {max_tokens}; allowed: at most {num_positions}"
-        )
+    tables = (
+        module
+        for name, module in model.named_modules()
+        if name.endswith(".position_embeddings") and hasattr(module, "num_embeddings")
+    )
+    table = next(tables, None)
+    if table is not None:
+        # RoBERTa's positions start after the padding index.
+        num_unused = 0 if table.padding_idx is None else table.padding_idx + 1
+        num_positions = int(table.num_embeddings) - num_unused
+        if max_tokens > num_positions:
+            raise InputError(
+                f"model {config.name!r}: max_tokens is {max_tokens}; allowed: at most {num_positions}"
+            )
     model.max_seq_length = max_tokens
 
 
@@ -157,16 +166,6 @@ def names_in_memory(folder: Path) -> list[str]:
     except (OSError, ValueError, KeyError):
         return []
     return [name for name, _ in model.named_parameters()]
-
-
-def _num_positions(model: "SentenceTransformer") -> int | None:
-    """Return the size of the encoder's position table, or None if it has none."""
-    for name, module in model.named_modules():
-        if name.endswith(".position_embeddings") and hasattr(module, "num_embeddings"):
-            # RoBERTa's positions start there
-            num_unused = 0 if module.padding_idx is None else module.padding_idx + 1
-            return int(module.num_embeddings) - num_unused
-    return None
 
 
 def _reason(error: Exception) -> str:

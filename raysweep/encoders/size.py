@@ -32,15 +32,24 @@ class EncoderSize:
     @classmethod
     def of(cls, folder: Path) -> "EncoderSize":
         """Return the size of the sentence-transformers model in a folder, summed over all its safetensors files."""
-        weights_bytes = sum(
-            FP32_BYTES * _num_values(path) for path in folder.rglob("*.safetensors")
-        )
-        config = _config(folder)
-        return cls(
-            weights_bytes,
-            int(config.get("num_hidden_layers", 0)),
-            int(config.get("hidden_size", 0)),
-        )
+        weights_bytes = 0
+        for path in folder.rglob("*.safetensors"):
+            # The shapes are in the file's header, which follows its 8-byte length.
+            with path.open("rb") as file:
+                (num_bytes,) = struct.unpack("<Q", file.read(8))
+                header = json.loads(file.read(num_bytes))
+            tensors = (entry for name, entry in header.items() if name != "__metadata__")
+            num_values = sum(math.prod(tensor["shape"]) for tensor in tensors)
+            weights_bytes += FP32_BYTES * num_values
+        sizes = {"num_hidden_layers": 0, "hidden_size": 0}
+        # The transformer's configuration may be in any subfolder.
+        for path in sorted(folder.rglob("config.json"), key=lambda path: len(path.parts)):
+            config = json.loads(path.read_text(encoding="utf-8"))
+            found = {key: config.get(key) for key in sizes}
+            if all(isinstance(size, int) for size in found.values()):
+                sizes = found
+                break
+        return cls(weights_bytes, int(sizes["num_hidden_layers"]), int(sizes["hidden_size"]))
 
 
 _SAME_WIDTH = {"Normalize", "Dropout", "LayerNorm"}  # modules that preserve embedding width
@@ -74,22 +83,3 @@ _OUTPUT_WIDTHS: dict[str, Callable[[dict[str, Any]], int]] = {
     "Pooling": _width_of_pooling,
     "Dense": lambda config: int(config["out_features"]),
 }
-
-
-def _num_values(path: Path) -> int:
-    """Return the number of values in a safetensors file, from the shapes in its header (after the 8-byte length)."""
-    with path.open("rb") as file:
-        (num_bytes,) = struct.unpack("<Q", file.read(8))
-        header = json.loads(file.read(num_bytes))
-    tensors = (entry for name, entry in header.items() if name != "__metadata__")
-    return sum(math.prod(tensor["shape"]) for tensor in tensors)
-
-
-def _config(folder: Path) -> dict[str, int]:
-    """Return the sizes in the transformer's configuration, which may be in any subfolder."""
-    for path in sorted(folder.rglob("config.json"), key=lambda path: len(path.parts)):
-        config = json.loads(path.read_text(encoding="utf-8"))
-        sizes = {key: config.get(key) for key in ("num_hidden_layers", "hidden_size")}
-        if all(isinstance(size, int) for size in sizes.values()):
-            return sizes
-    return {}

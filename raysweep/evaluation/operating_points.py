@@ -300,17 +300,16 @@ class _Products:
             values = [value for key_kind, value in keys if key_kind == kind and value is not None]
             if not values:
                 continue
-            added = self._added_term(kind)
+            # The term that is added to cos_R, before multiplication by a point's value.
+            if kind in ("concat", QUERY_CONCAT):
+                added = self.tuned
+            else:
+                assert self.query_classes is not None and self.pool_classes is not None
+                if kind == LABELED:
+                    added = self.query_classes.take(self.pool_labels, axis=1)
+                else:
+                    added = self.query_classes @ self.pool_classes.T
             positions_by_value = retrieval.top_k_of_sums(self.reference, added, values, k)
             for value, positions in zip(values, positions_by_value, strict=True):
                 retrieved[kind, value] = positions
         return retrieved
-
-    def _added_term(self, kind: str) -> Float32Array:
-        """Return the term that a point of this kind adds to cos_R, before multiplication by its value."""
-        if kind in ("concat", QUERY_CONCAT):
-            return self.tuned
-        assert self.query_classes is not None and self.pool_classes is not None
-        if kind == LABELED:
-            return self.query_classes.take(self.pool_labels, axis=1)
-        return self.query_classes @ self.pool_classes.T

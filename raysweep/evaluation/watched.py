@@ -108,31 +108,32 @@ class WatchedRelations:
 
     def compare(self, tuned: MeasuredRelations, base: MeasuredRelations) -> Watched:
         """Return the values of the tuned encoder and their changes from those of the base encoder."""
-        measures = [
+        all_measures = [
             DataMeasures(*values) for values in zip(self.relations, tuned, base, strict=True)
         ]
-        sets = [_watched_set(values, self.seed) for values in measures]
+        sets = []
+        for measures in all_measures:
+            relations, errors = measures.relations, measures.tuned["cosine"].errors
+            values = measure_tables.rows_of(measures, self.seed)
+            whole = [
+                measure_tables.whole_row(measures, values, geometry, self.seed)
+                for geometry in GEOMETRIES
+            ]
+            watched_set = WatchedSet(
+                name=relations.name,
+                kind=relations.kind,
+                groups=len(errors.pairs),
+                skipped=len(measures.skipped_groups),
+                left_out=relations.num_left_out,
+                pairs=errors.num_pairs,
+                values=tuple(values),
+                whole=tuple(whole),
+            )
+            sets.append(watched_set)
         if not self.has_target:
             return Watched(tuple(sets))
         target, *others = sets
         return Watched(tuple(others), target)
-
-
-def _watched_set(measures: DataMeasures, seed: int) -> WatchedSet:
-    relations, errors = measures.relations, measures.tuned["cosine"].errors
-    values = measure_tables.rows_of(measures, seed)
-    return WatchedSet(
-        name=relations.name,
-        kind=relations.kind,
-        groups=len(errors.pairs),
-        skipped=len(measures.skipped_groups),
-        left_out=relations.num_left_out,
-        pairs=errors.num_pairs,
-        values=tuple(values),
-        whole=tuple(
-            measure_tables.whole_row(measures, values, geometry, seed) for geometry in GEOMETRIES
-        ),
-    )
 
 
 def watched_encoder(model: EncoderConfig, reference: EncoderConfig, tower: Tower) -> EncoderConfig:

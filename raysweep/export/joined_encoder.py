@@ -95,22 +95,6 @@ def _joined_modules(
     from sentence_transformers.multi_vector_encoder.modules import HierarchicalTokenPooling
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 
-    _check_same_tokens(key, tuned, reference)
-    transformer, pooling, *last_modules = reference.children()
-    has_mean_pooling = isinstance(pooling, Pooling) and pooling.pooling_mode == "mean"
-    if not has_mean_pooling or not all(isinstance(module, Normalize) for module in last_modules):
-        raise InputError(
-            f"{key_name(key)} cannot be exported: the reference encoder is not a transformer with mean pooling"
-        )
-    # reduces the reference encoder's tokens to one, their normalized mean
-    one_token = HierarchicalTokenPooling(1e9, num_protected_tokens=0, tasks=["query", "document"])
-    concatenation = Pooling(encoder.embedding_width(reference), pooling_mode=("cls", "mean"))
-    return [*unit_modules(tuned), first, transformer, one_token, concatenation]
-
-
-def _check_same_tokens(
-    key: PointKey, tuned: "SentenceTransformer", reference: "SentenceTransformer"
-) -> None:
     if not EncoderTraits.of(reference).embeds_tokens:
         raise InputError(
             f"{key_name(key)} cannot be exported: the reference encoder is not a transformer with mean pooling"
@@ -126,6 +110,16 @@ def _check_same_tokens(
         raise InputError(
             f"{key_name(key)} cannot be exported: the reference encoder truncates sentences at a different length"
         )
+    transformer, pooling, *last_modules = reference.children()
+    has_mean_pooling = isinstance(pooling, Pooling) and pooling.pooling_mode == "mean"
+    if not has_mean_pooling or not all(isinstance(module, Normalize) for module in last_modules):
+        raise InputError(
+            f"{key_name(key)} cannot be exported: the reference encoder is not a transformer with mean pooling"
+        )
+    # reduces the reference encoder's tokens to one, their normalized mean
+    one_token = HierarchicalTokenPooling(1e9, num_protected_tokens=0, tasks=["query", "document"])
+    concatenation = Pooling(encoder.embedding_width(reference), pooling_mode=("cls", "mean"))
+    return [*unit_modules(tuned), first, transformer, one_token, concatenation]
 
 
 def _unchanged(width: int) -> nn.Module:

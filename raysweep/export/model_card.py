@@ -7,7 +7,7 @@ data.
 import inspect
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -228,7 +228,18 @@ def _card_data(
     data.add_tags("raysweep")
     data.base_model, data.base_model_revision = base.hub_name, base.revision
     data.datasets = [dataset["id"] for dataset in data.train_datasets if "id" in dataset]
-    data.eval_results_dict = dict(_scores(facts))
+    info = facts.summary.results.info
+    settings: dict[str, Any] = {"k": info.k, "rank_weights": info.rank_weights}
+    description = "Polarity and Similarity"
+    if info.is_related:
+        settings, description = {}, "Ranking and Agreement"
+    scores: dict[Any, dict[str, str]] = {}
+    for split in facts.summary.splits:
+        point_on_split = facts.member.on(split)
+        if point_on_split is not None:
+            heading = RetrievalScores(split, description, settings)
+            scores[heading] = _metrics(facts.summary, point_on_split)
+    data.eval_results_dict = scores
     data.all_hyperparameters = dict(config)
     data.non_default_hyperparameters = facts.config.identity
     data.training_logs = _training_logs(facts)
@@ -238,19 +249,6 @@ def _card_data(
     # only name and citation are read
     data.set_losses([object.__new__(loss_class)] if has_citation else [])
     return data
-
-
-def _scores(facts: CardFacts) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """Yield the point's scores on each split that has any, with their intervals."""
-    info = facts.summary.results.info
-    settings: dict[str, Any] = {"k": info.k, "rank_weights": info.rank_weights}
-    description = "Polarity and Similarity"
-    if info.is_related:
-        settings, description = {}, "Ranking and Agreement"
-    for split in facts.summary.splits:
-        point = facts.member.on(split)
-        if point is not None:
-            yield RetrievalScores(split, description, settings), _metrics(facts.summary, point)
 
 
 def _metrics(summary: Summary, point: Point) -> dict[str, str]:
@@ -296,7 +294,16 @@ def _datasets(facts: CardFacts) -> list[dict[str, Any]]:
     columns = [
         f"<code>{_plain(name)}</code>" for name in (facts.data.text_column, facts.data.label_column)
     ]
-    shared = {"columns": columns, "loss": _described_loss(facts)}
+    loss_class = _loss_class(facts)
+    described_loss = {"fullname": f"{loss_class.__module__}.{loss_class.__name__}"}
+    # A summary replaces raysweep's own classes, which others do not have.
+    if is_own(loss_class):
+        summary = (inspect.getdoc(loss_class) or "").partition(".\n")[0].replace("``", "")
+        described_loss = {"fullname": f"{facts.config.loss} ({summary})"}
+    arguments = _loss(facts).arguments(facts.config.loss_parameters)
+    if arguments:
+        described_loss["config_code"] = f"  ```json\n  {json.dumps(arguments)}\n  ```"
+    shared = {"columns": columns, "loss": described_loss}
     named = [_named_source(source) for source in sources]
     return [{**source, "name": _plain(source["name"]), **shared} for source in named]
 
@@ -318,19 +325,6 @@ def _loss_class(facts: CardFacts) -> type[Any]:
 
 def _loss(facts: CardFacts) -> LossSpec:
     return find_loss(facts.config.loss)
-
-
-def _described_loss(facts: CardFacts) -> dict[str, str]:
-    """Return the loss's class and arguments; a summary replaces raysweep's own classes, which others do not have."""
-    loss_class = _loss_class(facts)
-    described = {"fullname": f"{loss_class.__module__}.{loss_class.__name__}"}
-    if is_own(loss_class):
-        summary = (inspect.getdoc(loss_class) or "").partition(".\n")[0].replace("``", "")
-        described = {"fullname": f"{facts.config.loss} ({summary})"}
-    arguments = _loss(facts).arguments(facts.config.loss_parameters)
-    if arguments:
-        described["config_code"] = f"  ```json\n  {json.dumps(arguments)}\n  ```"
-    return described
 
 
 def is_own(loss_class: type[Any]) -> bool:

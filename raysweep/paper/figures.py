@@ -1,7 +1,7 @@
 """Figures for the layouts, as PNG bytes in the style of the report's figures."""
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +36,7 @@ def draw_by_k(scores: "pd.DataFrame") -> bytes:
     """Draw P and S against k from a layout's rows, with one color per model and one panel per kind of rank weights."""
     import matplotlib
     from matplotlib.figure import Figure
+    from matplotlib.ticker import NullLocator, ScalarFormatter
 
     panels = list(scores.groupby("rank_weights", sort=False))
     colors = _colors(scores["model"])
@@ -50,7 +51,14 @@ def draw_by_k(scores: "pd.DataFrame") -> bytes:
                 color = colors[model]
                 axis.plot(curve["k"], curve["polarity"], color=color, **LINE)
                 axis.plot(curve["k"], curve["similarity"], color=color, **DASHED)
-            _scale_to_doublings(axis, sorted(set(rows["k"])))
+            # A logarithmic scale if k covers a wide range, and a tick at every k if there are only a few.
+            ks = sorted(set(rows["k"]))
+            if ks[-1] >= 4 * ks[0]:
+                axis.set_xscale("log", base=2)
+                axis.xaxis.set_minor_locator(NullLocator())
+                axis.xaxis.set_major_formatter(ScalarFormatter())
+            if len(ks) <= 8:
+                axis.set_xticks(ks)
         first_axis = axes[0]
         first_axis.set_ylabel("P and S (x100)")
         for name, color in colors.items():
@@ -137,18 +145,6 @@ def _draw_box(axis: "Axes", place: float, scores: "pd.Series[float]") -> None:
     for end, quartile in ((minimum, low), (maximum, high)):
         axis.plot([place, place], [quartile, end], **BOX)
         axis.plot([place - CAP_WIDTH / 2, place + CAP_WIDTH / 2], [end, end], **BOX)
-
-
-def _scale_to_doublings(axis: "Axes", ks: Sequence[int]) -> None:
-    """Use a logarithmic scale if k covers a wide range, and put a tick at every k if there are only a few."""
-    from matplotlib.ticker import NullLocator, ScalarFormatter
-
-    if ks[-1] >= 4 * ks[0]:
-        axis.set_xscale("log", base=2)
-        axis.xaxis.set_minor_locator(NullLocator())
-        axis.xaxis.set_major_formatter(ScalarFormatter())
-    if len(ks) <= 8:
-        axis.set_xticks(ks)
 
 
 def _colors(names: Iterable[str]) -> dict[Any, str]:

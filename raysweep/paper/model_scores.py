@@ -142,20 +142,19 @@ def make_configurations(points: Iterable[ScoredPoint]) -> tuple[Configuration, .
     for point in points:
         key = repr(sorted(point.values.items()))
         points_of_configuration.setdefault(key, []).append(point)
-    return tuple(_make_configuration(members) for members in points_of_configuration.values())
-
-
-def _make_configuration(points: Sequence[ScoredPoint]) -> Configuration:
-    """Return the configuration that these points share."""
-    repeats: dict[int, dict[ScoredSplit, list[Scores]]] = {}  # keyed by rung
-    for point in points:
-        by_split = repeats.setdefault(point.rung, {})
-        by_split.setdefault(point.split, []).append(point.scores)
-    rungs = {}
-    for rung in sorted(repeats):
-        by_split = repeats[rung]
-        rungs[rung] = {split: mean_scores(scores) for split, scores in by_split.items()}
-    return Configuration(points[0].values, rungs)
+    configurations = []
+    for members in points_of_configuration.values():
+        # keyed by rung
+        repeats: dict[int, dict[ScoredSplit, list[Scores]]] = {}
+        for point in members:
+            by_split = repeats.setdefault(point.rung, {})
+            by_split.setdefault(point.split, []).append(point.scores)
+        rungs = {}
+        for rung in sorted(repeats):
+            by_split = repeats[rung]
+            rungs[rung] = {split: mean_scores(scores) for split, scores in by_split.items()}
+        configurations.append(Configuration(members[0].values, rungs))
+    return tuple(configurations)
 
 
 def join_runs(models: Iterable[ModelScores]) -> list[ModelScores]:

@@ -373,16 +373,11 @@ class ConflictWorker:
         by_row = np.argsort(partition.rows[dropped])
         dropped = dropped[by_row]
         columns = {"row": partition.rows[dropped], "label_key": keys[dropped]}
-        conflicts = self._conflicts(partition, has_conflict)
-        return Shard(columns, {"conflicts": conflicts})
-
-    def _conflicts(self, partition: _Partition, has_conflict: npt.NDArray[np.bool_]) -> list[Any]:
-        """Return each split's number of conflicting texts, and the first row and label keys of the first few."""
         groups = np.flatnonzero(has_conflict)
         first_rows = partition.rows[partition.starts[groups]]
-        by_row = np.argsort(first_rows)
-        groups = groups[by_row]
-        bounds = np.searchsorted(first_rows[by_row], self.first_rows).tolist()
+        groups_by_row = np.argsort(first_rows)
+        groups = groups[groups_by_row]
+        bounds = np.searchsorted(first_rows[groups_by_row], self.first_rows).tolist()
         conflicts = []
         for split_start, split_stop in itertools.pairwise(bounds):
             groups_of_split = groups[split_start:split_stop]
@@ -390,12 +385,12 @@ class ConflictWorker:
             for group in groups_of_split[:MAX_CONFLICTS_SHOWN].tolist():
                 start = partition.starts[group]
                 stop = start + partition.sizes[group]
-                keys = np.unique(partition.label_keys[start:stop])
-                shown_keys = keys[:MAX_LABELS_SHOWN].tolist()
+                distinct_keys = np.unique(keys[start:stop])
+                shown_keys = distinct_keys[:MAX_LABELS_SHOWN].tolist()
                 first_row = int(partition.rows[start])
                 shown.append([first_row, shown_keys])
             conflicts.append([len(groups_of_split), shown])
-        return conflicts
+        return Shard(columns, {"conflicts": conflicts})
 
 
 class DuplicateWorker:

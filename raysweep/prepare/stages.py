@@ -229,7 +229,11 @@ class Coordinator:
         has_gpus = self.capacity is not None and self.capacity.gpus > 0
         num_per_shard = SENTENCES_PER_SHARD
         if size is not None and not has_gpus:
-            num_per_shard = sentences_per_shard(size, _estimate_tokens(stage))
+            file_sizes = open_folder(stage.sentences.location).sizes(stage.sentences.name)
+            bytes_per_sentence: float = sum(file_sizes.values()) / num_sentences
+            max_tokens = stage.encoder.max_tokens or _MAX_TOKENS
+            tokens_per_sentence = min(bytes_per_sentence / _BYTES_PER_TOKEN, max_tokens)
+            num_per_shard = sentences_per_shard(size, tokens_per_sentence)
         num_shards = -(-num_sentences // num_per_shard)
         request = self._request() if self.capacity is None else self.capacity.encoders(num_shards)
         if size is not None:
@@ -260,13 +264,23 @@ class Coordinator:
         return _summarize_encoder(reports), reports
 
     def _find_neighbors(self, stage: NeighborsStage) -> tuple[Summary, list[Report]]:
-        job = self._search_job(stage)
+        vectors = TrainVectors(stage.sentences, stage.encoded)
+        num_train = stage.sentences.summary["num_sentences"]["train"]
+        parameters = stage.parameters
+        search = NeighborSearch(parameters["k"], parameters["mode"], parameters["min_similarity"])
+        cells = None
+        # The index is an inverted file.
+        if "index" in parameters:
+            centroids = self.store.working(stage.artifact, "centroids")
+            num_probes = inverted_file.num_probes(num_train)
+            cells = Cells(parameters["seed"], num_probes, ShardSet(centroids, 1))
+        job = SearchJob(vectors, num_train, search, cells)
         width = stage.encoded.summary["width"]
         num_shards, request = self._shards_that_fit(job, width)
         at_start = StageProgress(0, job.num_rows, "sentences")
-        cells: Summary = {}
+        index: Summary = {}
         if self.capacity is None or num_shards > 1 or job.cells:
-            cells, reports = self._search_shards(job, stage.artifact, width, num_shards, at_start)
+            index, reports = self._search_shards(job, stage.artifact, width, num_shards, at_start)
         else:  # few rows or a single process: each existing process holds all rows
             chunks = ChunkedJob(NeighborWorker, (job, request), job.num_rows, job.num_queries)
             is_here = job.num_rows <= FEW_ROWS
@@ -276,22 +290,10 @@ class Coordinator:
         summary = _summarize_neighbors(job.num_rows, reports)
         if not summary["num_with_neighbors"]:
             raise InputError(
-                f"examples.min_similarity is {stage.parameters['min_similarity']}, but no sentence has a neighbor with that "
+                f"examples.min_similarity is {parameters['min_similarity']}, but no sentence has a neighbor with that "
                 "cosine; lower examples.min_similarity"
             )
-        return {**summary, **cells}, reports
-
-    def _search_job(self, stage: NeighborsStage) -> SearchJob:
-        vectors = TrainVectors(stage.sentences, stage.encoded)
-        num_train = stage.sentences.summary["num_sentences"]["train"]
-        parameters = stage.parameters
-        search = NeighborSearch(parameters["k"], parameters["mode"], parameters["min_similarity"])
-        cells = None
-        if "index" in parameters:  # an inverted file
-            centroids = self.store.working(stage.artifact, "centroids")
-            num_probes = inverted_file.num_probes(num_train)
-            cells = Cells(parameters["seed"], num_probes, ShardSet(centroids, 1))
-        return SearchJob(vectors, num_train, search, cells)
+        return {**summary, **index}, reports
 
     def _draw_neighbors(self, stage: RandomNeighborsStage) -> tuple[Summary, list[Report]]:
         num_train = stage.sentences.summary["num_sentences"]["train"]
@@ -450,28 +452,25 @@ class Coordinator:
                 stage.artifact, job, self._request(), at_start, is_here=job.count == 1
             )
         else:
-            reports = self._score_dev(stage)
+            sentences = Sentences(stage.sentences.folder)
+            labels = np.asarray(sentences.labels)
+            dev = sentences.ids("dev")
+            vectors = open_array(stage.source.folder, "embeddings")[dev]
+            neighbors = dev_examples.find_neighbors(vectors, labels[dev])
+            rows, _ = dev_examples.draw("scored_pair", neighbors)
+            pairs = dev[rows]
+            embeddings = [open_array(expert.folder, "embeddings") for expert in stage.experts]
+            scores = ExpertScores.of(pairs, labels, embeddings)
+            self._progress = StageProgress(len(pairs), len(pairs), "pairs")
+            columns = {"ids": pairs, **scores.columns}
+            shard = Shard(columns, {"num_active": scores.num_active})
+            reports = [ShardSet(stage.artifact, 1).write(0, shard)]
         num_pairs = sum(report["num_rows"] for report in reports)
         num_active = np.sum([report["num_active"] for report in reports], axis=0)
         return {
             "num_pairs": num_pairs,
             "active_sets": (num_active / max(num_pairs, 1)).tolist(),
         }, reports
-
-    def _score_dev(self, stage: ScoresStage) -> list[Report]:
-        sentences = Sentences(stage.sentences.folder)
-        labels = np.asarray(sentences.labels)
-        dev = sentences.ids("dev")
-        vectors = open_array(stage.source.folder, "embeddings")[dev]
-        neighbors = dev_examples.find_neighbors(vectors, labels[dev])
-        rows, _ = dev_examples.draw("scored_pair", neighbors)
-        pairs = dev[rows]
-        embeddings = [open_array(expert.folder, "embeddings") for expert in stage.experts]
-        scores = ExpertScores.of(pairs, labels, embeddings)
-        self._progress = StageProgress(len(pairs), len(pairs), "pairs")
-        columns = {"ids": pairs, **scores.columns}
-        shard = Shard(columns, {"num_active": scores.num_active})
-        return [ShardSet(stage.artifact, 1).write(0, shard)]
 
     def _store_missing(
         self,
@@ -563,15 +562,6 @@ def _encoder_size(stage: EncodedStage | TokensStage | TeacherStage) -> EncoderSi
     except InputError:
         return None
     return EncoderSize.of(source.folder)
-
-
-def _estimate_tokens(stage: EncodedStage | TeacherStage) -> float:
-    """Return the estimated mean number of tokens per sentence."""
-    sentences = stage.sentences
-    sizes = open_folder(sentences.location).sizes(sentences.name)
-    bytes_per_sentence: float = sum(sizes.values()) / sentences.summary["num_rows"]
-    max_tokens = stage.encoder.max_tokens or _MAX_TOKENS
-    return min(bytes_per_sentence / _BYTES_PER_TOKEN, max_tokens)
 
 
 def sentences_per_shard(size: EncoderSize, num_tokens: float) -> int:

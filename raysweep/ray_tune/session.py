@@ -131,7 +131,15 @@ class Session:
         The sweep learns from the ``older`` runs. The folder gets a new name unless ``place`` is given; an earlier
         attempt may have stopped there before its sweep started.
         """
-        run = _new_run(self.config, self.display) if place is None else _run_at(place, self.display)
+        if place is None:
+            run = _new_run(self.config, self.display)
+        else:
+            run = open_folder(place, self.display.warn)
+            if run.path.is_symlink():
+                raise InputError(f"{run.location}: is a symbolic link; allowed: a folder")
+            check_links(run)
+            make_private(run.path)
+            (run.path / "points").mkdir(exist_ok=True)
         ledger = Ledger(run, self.display.warn)
         events = ledger.open()
         try:
@@ -431,17 +439,6 @@ def _new_run(config: SweepConfig, display: Display) -> Folder:
             points.mkdir()
             return run
     raise AssertionError("a thousand runs in one second")
-
-
-def _run_at(place: str, display: Display) -> Folder:
-    """Create or reuse the run folder at a place."""
-    run = open_folder(place, display.warn)
-    if run.path.is_symlink():
-        raise InputError(f"{run.location}: is a symbolic link; allowed: a folder")
-    check_links(run)
-    make_private(run.path)
-    (run.path / "points").mkdir(exist_ok=True)
-    return run
 
 
 def _describe(encoder: EncoderConfig) -> str:

@@ -317,11 +317,8 @@ class _Watch(_NotInSnapshots, tune.Callback):
         self._scores.show()
         self._sweep.count_nodes()
         self._metrics.refresh()
-        self._check_waiting({trial.status for trial in trials})
-        self._check_silences(trials)
-
-    def _check_waiting(self, statuses: set[str]) -> None:
-        """Check trials that wait for a worker: all of them, or some alongside running ones."""
+        # Trials may wait for a worker: all of them, or some alongside running ones.
+        statuses = {trial.status for trial in trials}
         now = time.monotonic()
         if TuneTrial.PENDING not in statuses:
             self._moved_at = self._all_placed_at = now
@@ -332,12 +329,10 @@ class _Watch(_NotInSnapshots, tune.Callback):
             self._waiting.check_remaining(now - self._all_placed_at)
         else:
             self._waiting.check(now - self._moved_at)
-
-    def _check_silences(self, trials: list[TuneTrial]) -> None:
-        """Check and show each running trial's reports, unless its process was just killed."""
         silences = self._heartbeat_watch.silences()
         running = {trial.trial_id: trial for trial in trials if trial.status == TuneTrial.RUNNING}
         for trial_id, silence in silences.items():
+            # A process that was just killed is left alone.
             since_kill = time.monotonic() - self._killed_at.get(trial_id, -math.inf)
             if trial_id in running and since_kill > KILL_AGAIN_SECONDS:
                 self._check(running[trial_id], silence)

@@ -54,7 +54,25 @@ class Untuned:
 
     def __post_init__(self) -> None:
         self._values: dict[str, MeasuredRelations] = {}
-        self._read()
+        # a damaged file is ignored
+        try:
+            (content,) = self.run.read([FILE])
+            arrays = read_archive(content)
+            digest = arrays.pop("digest").tobytes().decode()
+            names = {name.partition("/")[0] for name in arrays}
+            values = (
+                {name: self._unpack(name, arrays) for name in names}
+                if digest == self.relations.digest
+                else {}
+            )
+        except (FileNotFoundError, ValueError, KeyError):
+            return
+        if digest != self.relations.digest and not self.is_new:
+            raise InputError(
+                f"{self.run.location}: the watched data (watch) has changed since this sweep ran; start a new one, with "
+                f"--warm-start {self.run.location} to learn from it"
+            )
+        self._values = values
 
     def task(self, at: At) -> WatchTask:
         """Return the workers' task: to measure trials at these rungs and compare them with the stored values."""
@@ -98,27 +116,6 @@ class Untuned:
             f"run: watched data measured with the untuned encoder (sets={num_sets}, seconds={seconds:.0f})"
         )
         warn_of_untested(self.relations, self._values[REFERENCE], self.display)
-
-    def _read(self) -> None:
-        """Read the stored values; raise InputError if watched data has changed since. A damaged file is ignored."""
-        try:
-            (content,) = self.run.read([FILE])
-            arrays = read_archive(content)
-            digest = arrays.pop("digest").tobytes().decode()
-            names = {name.partition("/")[0] for name in arrays}
-            values = (
-                {name: self._unpack(name, arrays) for name in names}
-                if digest == self.relations.digest
-                else {}
-            )
-        except (FileNotFoundError, ValueError, KeyError):
-            return
-        if digest != self.relations.digest and not self.is_new:
-            raise InputError(
-                f"{self.run.location}: the watched data (watch) has changed since this sweep ran; start a new one, with "
-                f"--warm-start {self.run.location} to learn from it"
-            )
-        self._values = values
 
     def _unpack(self, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> MeasuredRelations:
         return [

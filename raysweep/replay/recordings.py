@@ -59,7 +59,20 @@ class RecordedSweep:
     def space(self) -> Space:
         """Return the search space inferred from the recorded configurations."""
         rows = [dict(trial.values) for trial in self.trials]
-        return Space(_parameters(_with_nulls(rows, self.nullable), self.ranges))
+        everywhere, elsewhere = _names(rows)
+        parents = []
+        for name in everywhere:
+            values = [row[name] for row in rows]
+            if isinstance(_parameter(values, is_range=False), Choices):
+                parents.append(name)
+        # A missing value is null if the parameter can be null and no other value determines its presence.
+        nulls: dict[str, Scalar] = {}
+        for name in elsewhere:
+            is_decided = any(_decides(rows, parent, name) for parent in parents)
+            if name in self.nullable and not is_decided:
+                nulls[name] = None
+        rows_with_nulls = [{**nulls, **row} for row in rows]
+        return Space(_parameters(rows_with_nulls, self.ranges))
 
     @property
     def num_rungs(self) -> int:
@@ -88,25 +101,6 @@ def infer_scale(values: Sequence[Any]) -> Scale | None:
     high = float(max(values))
     is_log = low > 0 and high / low >= LOG_RATIO
     return Scale(low, high, is_log)
-
-
-def _with_nulls(rows: Sequence[Values], nullable: Set[str]) -> list[Values]:
-    """Return the configurations with null in place of missing values.
-
-    This applies to parameters that can be null and whose presence is not determined by another value.
-    """
-    everywhere, elsewhere = _names(rows)
-    parents = []
-    for name in everywhere:
-        values = [row[name] for row in rows]
-        if isinstance(_parameter(values, is_range=False), Choices):
-            parents.append(name)
-    nulls: dict[str, Scalar] = {}
-    for name in elsewhere:
-        is_decided = any(_decides(rows, parent, name) for parent in parents)
-        if name in nullable and not is_decided:
-            nulls[name] = None
-    return [{**nulls, **row} for row in rows]
 
 
 def _parameters(rows: Sequence[Values], ranges: Set[str]) -> Parameters:

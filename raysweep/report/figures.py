@@ -113,6 +113,7 @@ def progress_figure(summary: Summary) -> bytes:
     """Plot the objective against training examples, with a line per trial and a marker for how it ended."""
     import matplotlib
     from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter, NullLocator
 
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(7.6, 4.2), layout="constrained")
@@ -121,8 +122,15 @@ def progress_figure(summary: Summary) -> bytes:
         evaluated = [trial for trial in summary.trials if trial.rungs]
         _draw_curves(axis, evaluated, colors)
         _draw_endings(axis, evaluated, colors)
-        examples = {rung.examples_seen for trial in evaluated for rung in trial.rungs}
-        _scale_to_examples(axis, sorted(examples))
+        examples = sorted({rung.examples_seen for trial in evaluated for rung in trial.rungs})
+        # a wide range gets a logarithmic scale
+        if examples and examples[-1] >= 8 * examples[0]:
+            axis.set_xscale("log", base=2)
+            axis.xaxis.set_minor_locator(NullLocator())
+        # a few rungs get a tick each
+        if 0 < len(examples) <= 8:
+            axis.set_xticks(examples)
+        axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
         axis.set_xlabel("training examples seen")
         axis.set_ylabel("objective on dev (x100)")
         if not evaluated:
@@ -356,21 +364,6 @@ def _draw_endings(axis: "Axes", trials: Sequence[TrialSummary], colors: Colors) 
         for loss, ends in ends_by_loss.items():
             x, y = zip(*ends, strict=True)
             axis.scatter(x, y, marker=style.marker, s=size, color=colors[loss], zorder=3)
-
-
-def _scale_to_examples(axis: "Axes", examples: Sequence[float]) -> None:
-    """Choose the scale and ticks for ``examples``, which are in increasing order.
-
-    A wide range gets a logarithmic scale. If there are only a few rungs, each one gets a tick.
-    """
-    from matplotlib.ticker import FuncFormatter, NullLocator
-
-    if examples and examples[-1] >= 8 * examples[0]:
-        axis.set_xscale("log", base=2)
-        axis.xaxis.set_minor_locator(NullLocator())
-    if 0 < len(examples) <= 8:
-        axis.set_xticks(examples)
-    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
 
 
 MARKERS = ("o", "s", "^", "v", "D", "P", "X", "h")  # keeps runs distinguishable without color

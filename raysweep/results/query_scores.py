@@ -394,7 +394,13 @@ def _load_split(
     run: Folder, split: ScoredSplit, results: Results, trial_points: Container[PointName]
 ) -> QueryScores | None:
     """Return the scores on a split, or None if none are stored. For trials, only ``trial_points`` are read."""
-    points = _scored_points(results, split, trial_points)
+    # the ledger's points on the split that may have stored scores
+    points = {}
+    for point in results.points:
+        name = name_of_point(point)
+        is_scored = point.kind in _SCORED if point.trial is None else name in trial_points
+        if point.split == split and is_scored:
+            points[name] = point
     num_queries = results.info.num_queries.get(split, 0)
     goals = results.info.goals
     files_and_rows: dict[
@@ -411,10 +417,10 @@ def _load_split(
         return None
     names = sorted(files_and_rows, key=_order)
     scores = np.empty((len(names), len(goals), num_queries))
-    for point, name in enumerate(names):
+    for index, name in enumerate(names):
         packed, row = files_and_rows[name]
         for number, goal in enumerate(goals):
-            scores[point, number] = packed.named[goal].unpack(row)
+            scores[index, number] = packed.named[goal].unpack(row)
     return QueryScores(split, tuple(names), scores, goals)
 
 
@@ -441,19 +447,6 @@ def _read_packed(
             if in_ledger is not None and not abs(mean - in_ledger) <= _MAX_DIFFERENCE:
                 raise _damaged(place, f"the scores of {point.name} differ from those in the ledger")
     return packed
-
-
-def _scored_points(
-    results: Results, split: ScoredSplit, trial_points: Container[PointName]
-) -> dict[PointName, Point]:
-    """Return the ledger's points on a split that may have stored scores, keyed by name."""
-    points = {}
-    for point in results.points:
-        name = name_of_point(point)
-        is_scored = point.kind in _SCORED if point.trial is None else name in trial_points
-        if point.split == split and is_scored:
-            points[name] = point
-    return points
 
 
 def _order(name: PointName) -> tuple[int, int, int, str, float]:

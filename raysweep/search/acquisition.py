@@ -65,7 +65,14 @@ class UpperConfidenceBound:
     ) -> Float64Array:
         training, rows = history.training_data(random)
         values = row_values(rows)
-        posteriors = self._fitter.fit(training, _standardize(values), random)
+        largest = np.abs(values).max() or 1.0
+        # the division avoids overflow
+        clipped = _clip_outliers(values / largest)
+        # Square roots, because most values are poor and few are good, and because area grows with the side's square.
+        roots = np.sqrt(clipped - clipped.min())
+        unit = roots.std() + TINY
+        standardized: Float64Array = (roots - roots.mean()) / unit
+        posteriors = self._fitter.fit(training, standardized, random)
 
         num_axes = candidates.shape[1]
         pending = as_array(history.pending.values(), num_axes)
@@ -253,20 +260,6 @@ def _expected_excess(
 def as_array(codes: Collection[Code], num_axes: int) -> Float64Array:
     """Return codes as an array (codes, axes), even if there are no codes or no axes."""
     return np.array(list(codes), dtype=np.float64).reshape(len(codes), num_axes)
-
-
-def _standardize(values: Float64Array) -> Float64Array:
-    """Return the standardized square roots of the values' distances above the lowest, with outliers clipped.
-
-    Square roots are used because most values are poor and few are good, and because area grows with the square of the
-    side.
-    """
-    largest = np.abs(values).max() or 1.0
-    clipped = _clip_outliers(values / largest)  # the division avoids overflow
-    roots = np.sqrt(clipped - clipped.min())
-    unit = roots.std() + TINY
-    standardized: Float64Array = (roots - roots.mean()) / unit
-    return standardized
 
 
 def _clip_outliers(values: Float64Array) -> Float64Array:

@@ -188,14 +188,10 @@ class MultiFidelitySampler(BaseSampler):
             self._study_name = study.study_name
             self._search = None
             self._completed = {}
-        if self._space is None:
-            self._infer_search(trials)
-        elif self._search is None:
-            self._search = _Search(self._space, self._reference_point)
-        return self._search
-
-    def _infer_search(self, trials: Sequence[FrozenTrial]) -> None:
-        """Start a search in the space inferred from the trials, unless the current space explains all of them."""
+        if self._space is not None:
+            if self._search is None:
+                self._search = _Search(self._space, self._reference_point)
+            return self._search
         # Trials in other states may have ended before suggesting all their parameters.
         has_all = (TrialState.COMPLETE, TrialState.PRUNED)
         completed = [trial for trial in trials if trial.state in has_all]
@@ -203,12 +199,14 @@ class MultiFidelitySampler(BaseSampler):
         for trial in new:
             self._completed[trial.number] = trial
         if not self._completed:
-            return
+            return self._search
+        # The current space is kept if it explains all trials.
         if self._search is None or not all(map(self._search.space.explains, new)):
             numbers = sorted(self._completed)
             in_order = [self._completed[number] for number in numbers]
             space = infer_space(in_order)
             self._search = _Search(space, self._reference_point)
+        return self._search
 
 
 def _finite_pair(reference_point: Pair) -> Pair:

@@ -261,22 +261,19 @@ class Bucket:
                     errno.ENOENT, "the object does not exist", self.uri
                 ) from None
             except BaseError as error:
-                self._wait_or_raise(error, began, pause)
+                reason = describe_error(error)
+                if not _is_temporary(error):
+                    raise StorageError(errno.EACCES, reason, self.uri) from None
+                waited = time.monotonic() - began
+                if waited >= self.patience:
+                    timeout = f"no response for {waited:.0f} s ({reason})"
+                    raise StorageError(errno.ETIMEDOUT, timeout, self.uri) from None
+                details = f"reason={reason}, waited={waited:.0f} s, limit={self.patience:.0f} s"
+                self.on_wait(f"{self.uri}: waiting ({details})")
+                time.sleep(pause)
                 pause = min(2 * pause, 10.0)
             else:
                 return answer
-
-    def _wait_or_raise(self, error: Exception, began: float, pause: float) -> None:
-        reason = describe_error(error)
-        if not _is_temporary(error):
-            raise StorageError(errno.EACCES, reason, self.uri) from None
-        waited = time.monotonic() - began
-        if waited >= self.patience:
-            timeout = f"no response for {waited:.0f} s ({reason})"
-            raise StorageError(errno.ETIMEDOUT, timeout, self.uri) from None
-        details = f"reason={reason}, waited={waited:.0f} s, limit={self.patience:.0f} s"
-        self.on_wait(f"{self.uri}: waiting ({details})")
-        time.sleep(pause)
 
 
 def _connect(uri: str) -> "ObjectStore":

@@ -94,7 +94,19 @@ def _repair(folder: BucketFolder, name: str, copy: Path) -> None:
     if not (damaged := _find_damaged(copy)):
         return
     for file in (MANIFEST, *damaged):  # the manifest too, since it may be the damaged one
-        _replace(folder, f"{name}/{file}", copy / file)
+        stored_name = f"{name}/{file}"
+        object_name = folder.object_name(stored_name)
+        num_bytes = folder.bucket.size_of(object_name)
+        if num_bytes is None:
+            raise FileNotFoundError(
+                f"{location.join(folder.location, stored_name)}: a complete artifact is missing"
+            )
+        temporary = _hidden(copy / file)
+        try:
+            folder.bucket.download(object_name, temporary, num_bytes)
+            temporary.replace(copy / file)
+        finally:
+            temporary.unlink(missing_ok=True)
     if damaged := _find_damaged(copy):
         stored = folder.within(name).location
         files = ", ".join(damaged)
@@ -140,22 +152,6 @@ def checksum(file: Path) -> int | None:
     except OSError:
         return None
     return value
-
-
-def _replace(folder: BucketFolder, stored_name: str, file: Path) -> None:
-    """Replace a file of a copy with the stored one."""
-    stored = folder.object_name(stored_name)
-    num_bytes = folder.bucket.size_of(stored)
-    if num_bytes is None:
-        raise FileNotFoundError(
-            f"{location.join(folder.location, stored_name)}: a complete artifact is missing"
-        )
-    temporary = _hidden(file)
-    try:
-        folder.bucket.download(stored, temporary, num_bytes)
-        temporary.replace(file)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _is_complete(copy: Path) -> bool:

@@ -149,18 +149,17 @@ def reject_keys(uri: str) -> str:
         ValueError: If the URI appears to contain a key. The message does not repeat the URI.
     """
     # fsspec supports chained URIs, such as simplecache::https://host/file
-    if any(_may_contain_key(part) for part in re.split(r"::(?=[\w.+-]+://)", uri)):
-        raise ValueError("the URI contains a key; store credentials are read from the environment")
+    for part in re.split(r"::(?=[\w.+-]+://)", uri):
+        parts = urlsplit(part)
+        options = parse_qsl(parts.query, keep_blank_values=True)
+        names = {name.lower() for name, _ in options}
+        is_named = "sig" in names or any(word in name for name in names for word in _NAMES_OF_KEYS)
+        in_values = any("@" in value for _, value in options)
+        if is_named or in_values or "@" in parts.netloc or _has_odd_port(parts):
+            raise ValueError(
+                "the URI contains a key; store credentials are read from the environment"
+            )
     return uri
-
-
-def _may_contain_key(uri: str) -> bool:
-    parts = urlsplit(uri)
-    options = parse_qsl(parts.query, keep_blank_values=True)
-    names = {name.lower() for name, _ in options}
-    is_named = "sig" in names or any(word in name for name in names for word in _NAMES_OF_KEYS)
-    in_values = any("@" in value for _, value in options)
-    return is_named or in_values or "@" in parts.netloc or _has_odd_port(parts)
 
 
 def _has_odd_port(parts: SplitResult) -> bool:

@@ -163,7 +163,33 @@ def progress_of(values: Mapping[str, Any]) -> Progress:
 
 def last_result(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> RungResult | None:
     """Return the last rung's result stored in a checkpoint, if any."""
-    return _unpack_result(values["last"], tensors) if "last" in values else None
+    if "last" not in values:
+        return None
+    last = values["last"]
+    points: dict[PointKey, Scores] = {}
+    labeled: dict[PointKey, Scores] = {}
+    tasks: dict[PointKey, Scores] = {}
+    separate = {LABELED: labeled, MASK: tasks}
+    for index, (kind, value) in enumerate(last["keys"]):
+        scores = separate.get(kind, points)
+        rows = tensors[f"last.{index}"].numpy()
+        named = dict(zip(last["scores"], rows, strict=True))
+        scores[kind, value] = Scores(named)
+    plain_values = {name: last[name] for name in _RESULT_VALUES}
+    calibration = None
+    if "calibration" in last:
+        calibration = Calibration(**last["calibration"])
+    measures = tuple(measure_of(measure, None, None) for measure in last.get("measures", ()))
+    watched = Watched.from_json(last["watched"]) if "watched" in last else None
+    return RungResult(
+        **plain_values,
+        points=points,
+        labeled=labeled,
+        tasks=tasks,
+        calibration=calibration,
+        measures=measures,
+        watched=watched,
+    )
 
 
 def _separate_averages(training: Training) -> tuple[Mapping[str, Tensor], Mapping[str, Tensor]]:
@@ -237,33 +263,6 @@ def _pack_result(result: RungResult) -> tuple[dict[str, Any], dict[str, Tensor]]
         rows = [scores[name] for name in values["scores"]]
         tensors[f"last.{index}"] = torch.from_numpy(np.stack(rows))
     return values, tensors
-
-
-def _unpack_result(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> RungResult:
-    points: dict[PointKey, Scores] = {}
-    labeled: dict[PointKey, Scores] = {}
-    tasks: dict[PointKey, Scores] = {}
-    separate = {LABELED: labeled, MASK: tasks}
-    for index, (kind, value) in enumerate(values["keys"]):
-        scores = separate.get(kind, points)
-        rows = tensors[f"last.{index}"].numpy()
-        named = dict(zip(values["scores"], rows, strict=True))
-        scores[kind, value] = Scores(named)
-    plain_values = {name: values[name] for name in _RESULT_VALUES}
-    calibration = None
-    if "calibration" in values:
-        calibration = Calibration(**values["calibration"])
-    measures = tuple(measure_of(measure, None, None) for measure in values.get("measures", ()))
-    watched = Watched.from_json(values["watched"]) if "watched" in values else None
-    return RungResult(
-        **plain_values,
-        points=points,
-        labeled=labeled,
-        tasks=tasks,
-        calibration=calibration,
-        measures=measures,
-        watched=watched,
-    )
 
 
 def write(

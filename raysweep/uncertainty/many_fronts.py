@@ -68,20 +68,17 @@ def hypervolumes(points: Float64Array, references: Float64Array) -> Float64Array
 
 def knees(points: Float64Array) -> NDArray[np.int64]:
     """Return the index of each resample's knee, (resamples,), given at least one point: (resamples, points, 2)."""
-    beyond = _beyond_chord(points, memberships(points))
-    farthest = beyond.max(axis=1, keepdims=True)
-    is_tied = beyond >= farthest - 1e-9
-    products = np.where(is_tied, points.prod(axis=-1), -np.inf)
-    best: NDArray[np.int64] = products.argmax(axis=1)
-    return best
-
-
-def _beyond_chord(points: Float64Array, on_front: NDArray[np.bool_]) -> Float64Array:
-    """Return each point's distance beyond the chord of its scaled front, (resamples, points); -inf off the front."""
+    on_front = memberships(points)
     mask = on_front[..., None]
     minimum = np.where(mask, points, np.inf).min(axis=1, keepdims=True)
     maximum = np.where(mask, points, -np.inf).max(axis=1, keepdims=True)
     spread = maximum - minimum
     unit = np.where(spread > 0, spread, 1.0)
     scaled = (points - minimum) / unit
-    return np.where(on_front, scaled.sum(axis=-1), -np.inf)
+    # each point's distance beyond the chord of its scaled front, (resamples, points)
+    beyond = np.where(on_front, scaled.sum(axis=-1), -np.inf)
+    farthest = beyond.max(axis=1, keepdims=True)
+    is_tied = beyond >= farthest - 1e-9
+    products = np.where(is_tied, points.prod(axis=-1), -np.inf)
+    best: NDArray[np.int64] = products.argmax(axis=1)
+    return best

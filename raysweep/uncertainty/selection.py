@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.pareto import non_dominated
@@ -57,29 +56,21 @@ def optimism(
     gains = []
     for _ in range(REPEATS):
         fold_of_query = rng.permutation(num_queries) % folds
-        gains += _gains_by_fold(candidates, fold_of_query, folds, select)
+        in_fold = fold_of_query[:, None] == np.arange(folds)
+        num_inside = in_fold.sum(axis=0)
+        num_outside = num_queries - num_inside
+        sums = candidates @ in_fold.astype(np.float64)  # (points, 2, folds)
+        totals = sums.sum(axis=-1, keepdims=True)
+        means_inside = sums / num_inside
+        means_outside = (totals - sums) / num_outside
+        for fold in range(folds):
+            inside = means_inside[..., fold]
+            outside = means_outside[..., fold]
+            selected = select(outside)
+            gain = outside[selected] - inside[selected]
+            gains.append(gain.mean(axis=0))
     mean: Float64Array = np.mean(gains, axis=0)
     return mean
-
-
-def _gains_by_fold(
-    candidates: Float64Array, fold_of_query: NDArray[np.int64], folds: int, select: Selection
-) -> list[Float64Array]:
-    in_fold = fold_of_query[:, None] == np.arange(folds)
-    num_inside = in_fold.sum(axis=0)
-    num_outside = len(fold_of_query) - num_inside
-    sums = candidates @ in_fold.astype(np.float64)  # (points, 2, folds)
-    totals = sums.sum(axis=-1, keepdims=True)
-    means_inside = sums / num_inside
-    means_outside = (totals - sums) / num_outside
-    gains = []
-    for fold in range(folds):
-        inside = means_inside[..., fold]
-        outside = means_outside[..., fold]
-        selected = select(outside)
-        gain = outside[selected] - inside[selected]
-        gains.append(gain.mean(axis=0))
-    return gains
 
 
 def split_drop(

@@ -30,26 +30,21 @@ def table(compared: Comparison) -> TextTable:
     columns = ("task", "score", "rows", *models, *shared_columns)
     rows: list[tuple[str, ...]] = []
     for results in compared.results:
-        rows += _task_rows(results, data_names)
+        task = results.task
+        part = "test" if "test" in task.sentences else "all"
+        num_tested = len(task.sentences[part])
+        shares = []
+        for overlap in results.overlaps:
+            num_shared = overlap.num_shared[part]
+            shares.append(f"{num_shared:,} of {num_tested:,}")
+        cells = _cells(results, None)
+        rows.append((task.name, _kind(results), *cells, *shares))
+        no_shares = [""] * len(shares)
+        for name, overlap in zip(data_names, results.overlaps, strict=True):
+            if not overlap.is_unseen.all():
+                cells = _cells(results, overlap.is_unseen)
+                rows.append((f"  not in {name}", "", *cells, *no_shares))
     return TextTable(columns, tuple(rows), frozenset({"task", "score"}))
-
-
-def _task_rows(results: TaskResults, data_names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield the row for all rows of a task, and one for those outside each tuning set that shares sentences."""
-    task = results.task
-    part = "test" if "test" in task.sentences else "all"
-    num_tested = len(task.sentences[part])
-    shares = []
-    for overlap in results.overlaps:
-        num_shared = overlap.num_shared[part]
-        shares.append(f"{num_shared:,} of {num_tested:,}")
-    cells = _cells(results, None)
-    yield (task.name, _kind(results), *cells, *shares)
-    no_shares = [""] * len(shares)
-    for name, overlap in zip(data_names, results.overlaps, strict=True):
-        if not overlap.is_unseen.all():
-            cells = _cells(results, overlap.is_unseen)
-            yield (f"  not in {name}", "", *cells, *no_shares)
 
 
 def _cells(results: TaskResults, rows: Flags | None) -> list[str]:

@@ -109,7 +109,18 @@ def _read(specification: str, columns: Columns, num_folds: int) -> Task:
                 f"--tasks is {specification!r}; allowed for scored pairs: one file per task, without a split"
             )
         return scored_pairs.read(name, pieces["all"], columns.pairs)
-    task = _read_labeled(name, pieces, columns)
+    parts: dict[str, Labeled] = {}
+    spellings: set[tuple[str, str]] = set()
+    for part, pieces_of_part in pieces.items():
+        rows = Labeled([], [])
+        batches = sources.read_pieces(pieces_of_part, columns.text, columns.label)
+        for batch in batches:
+            rows.texts.extend(batch.texts)
+            rows.labels.extend(batch.labels)
+            spellings.update(zip(batch.labels, batch.spellings, strict=True))
+        parts[part] = rows
+    merged = sources.describe_merged_labels(sorted(spellings))
+    task = Classification(name, parts, merged)
     _check(task, num_folds)
     return task
 
@@ -145,24 +156,6 @@ def _holds_pairs(piece: sources.Piece, columns: Columns) -> bool:
     kinds = f"both {labeled} and {pairs}" if is_labeled else f"neither {labeled} nor {pairs}"
     listed = ", ".join(map(repr, present))
     raise InputError(f"{piece.name}: has {kinds}; the columns are {listed}")
-
-
-def _read_labeled(
-    name: str, pieces: Mapping[str, Sequence[sources.Piece]], columns: Columns
-) -> Classification:
-    """Read the labeled sentences of each part."""
-    parts: dict[str, Labeled] = {}
-    spellings: set[tuple[str, str]] = set()
-    for part, pieces_of_part in pieces.items():
-        rows = Labeled([], [])
-        batches = sources.read_pieces(pieces_of_part, columns.text, columns.label)
-        for batch in batches:
-            rows.texts.extend(batch.texts)
-            rows.labels.extend(batch.labels)
-            spellings.update(zip(batch.labels, batch.spellings, strict=True))
-        parts[part] = rows
-    merged = sources.describe_merged_labels(sorted(spellings))
-    return Classification(name, parts, merged)
 
 
 def _check(task: Classification, num_folds: int) -> None:

@@ -17,7 +17,7 @@ from raysweep.report.page.data import page_data
 from raysweep.report.page.markup import details, figure, join, note_list, paragraph, section, table
 from raysweep.report.page.points import Json, compared_points, scaled
 from raysweep.report.page.sections import Material, header, sections
-from raysweep.report.side_by_side import Side, SideBySide
+from raysweep.report.side_by_side import SideBySide
 from raysweep.report.style import DARK_PALETTE, PALETTE
 from raysweep.report.texts import front_title, scores_text
 
@@ -64,25 +64,8 @@ def render(material: Material) -> bytes:
 
 def render_comparison(comparison: SideBySide, png: bytes) -> bytes:
     """Return a comparison's page as file content; ``png`` is the figure shown without JavaScript."""
-    title = f"raysweep: {', '.join(side.label for side in comparison.sides)}"
-    body = join(_comparison_sections(comparison, png))
-    data = embedded_json(comparison_data(comparison))
-    return document(
-        title, _comparison_header(comparison), body, data, Assets.read(COMPARISON_SCRIPTS)
-    )
-
-
-def _comparison_header(comparison: SideBySide) -> str:
-    """Return the names of the runs, and the data that they share."""
     info = comparison.sides[0].summary.results.info
-    title = f"<h1>{escape_html(_names(comparison))}</h1>"
-    subtitle = f"{len(comparison.sides)} runs on {info.dataset}; raysweep {info.version}"
-    return join([title, paragraph(subtitle, "soft")])
-
-
-def _comparison_sections(comparison: SideBySide, png: bytes) -> list[str]:
-    """Return the notes, the chart of all fronts and the tables; ``png`` is the chart shown without JavaScript."""
-    definitions = paragraph(scores_text(comparison.sides[0].summary.results.info))
+    definitions = paragraph(scores_text(info))
     chart = '<div class="scripted" id="fronts-chart" hidden></div>'
     image = f"<noscript>{figure(png, front_title(comparison.goals))}</noscript>"
     points = table(side_by_side_texts.point_table(comparison), "Points of the fronts", "fit")
@@ -91,10 +74,15 @@ def _comparison_sections(comparison: SideBySide, png: bytes) -> list[str]:
         note_list(side_by_side_texts.notes(comparison)),
         section("fronts", "Fronts", definitions, chart, image, all_points),
     ]
-    for title, content in side_by_side_texts.sections(comparison):
-        name = title.lower().replace(" ", "-")
-        parts.append(section(name, title, table(content, title, "fit")))
-    return parts
+    for heading, content in side_by_side_texts.sections(comparison):
+        name = heading.lower().replace(" ", "-")
+        parts.append(section(name, heading, table(content, heading, "fit")))
+    data = embedded_json(comparison_data(comparison))
+    title = f"raysweep: {', '.join(side.label for side in comparison.sides)}"
+    names = f"<h1>{escape_html(_names(comparison))}</h1>"
+    subtitle = f"{len(comparison.sides)} runs on {info.dataset}; raysweep {info.version}"
+    top = join([names, paragraph(subtitle, "soft")])
+    return document(title, top, join(parts), data, Assets.read(COMPARISON_SCRIPTS))
 
 
 def comparison_data(comparison: SideBySide) -> Json:
@@ -109,34 +97,31 @@ def comparison_data(comparison: SideBySide) -> Json:
             name: next((each[name] for each in by_run if each[name]), None)
             for name in ("oracle", "reference")
         }
+    sides = []
+    for side in comparison.sides:
+        members = side.front.members
+        # the knee's index, or None
+        knee = next((index for index, member in enumerate(members) if member.is_knee), None)
+        fronts = {}
+        for split in comparison.splits:
+            fronts[split] = [
+                {"name": point.name, "value": [scaled(point[goals.s]), scaled(point[goals.p])]}
+                for point in side.front.on(split)
+            ]
+        sides.append({"label": escape_controls(side.label), "knee": knee, "fronts": fronts})
     return {
         "run": {"name": _names(comparison)},
         "title": front_title(goals),
         "labels": {"p": spec_of(goals.p).label, "s": spec_of(goals.s).label},
         "palette": {"light": PALETTE, "dark": DARK_PALETTE},
         "splits": list(comparison.splits),
-        "sides": [_side_values(side, comparison) for side in comparison.sides],
+        "sides": sides,
         "limits": limits,
     }
 
 
 def _names(comparison: SideBySide) -> str:
     return ", ".join(escape_controls(side.label) for side in comparison.sides)
-
-
-def _side_values(side: Side, comparison: SideBySide) -> Json:
-    """Return a run's label and its points on each split; ``knee`` is an index, or None."""
-    goals = comparison.goals
-    members = side.front.members
-    knee = next((index for index, member in enumerate(members) if member.is_knee), None)
-    fronts = {}
-    for split in comparison.splits:
-        points = side.front.on(split)
-        fronts[split] = [
-            {"name": point.name, "value": [scaled(point[goals.s]), scaled(point[goals.p])]}
-            for point in points
-        ]
-    return {"label": escape_controls(side.label), "knee": knee, "fronts": fronts}
 
 
 def document(title: str, top: str, body: str, data: str, assets: "Assets") -> bytes:

@@ -181,9 +181,35 @@ class Growth:
 
     def expected_gains(self, can_start: bool) -> dict[int, float]:
         """Return the current expected gains of the paused trials whose previous expected gains were the highest."""
-        if can_start not in self._expected_gains:
-            self._expected_gains[can_start] = self._compute_expected_gains(can_start)
-        return self._expected_gains[can_start]
+        if can_start in self._expected_gains:
+            return self._expected_gains[can_start]
+        last_gains = {
+            number: self._trials[number].expected_gain for number in self._resumable(can_start)
+        }
+        candidates = sorted(last_gains, key=lambda number: (-last_gains[number], number))
+        num_unknown = sum(map(math.isinf, last_gains.values()))
+        num_enough = NUM_CANDIDATES + num_unknown
+        # If no trial is running or may start, the search ends unless a trial is worth resuming: check until one is found.
+        must_check_all = not can_start and not self._trials.has_running
+        # The front as it will be if all running trials reach their predicted points.
+        next_points = [np.empty((0, 2))]
+        for trial in self._trials.running.values():
+            next_points.append(self._forecaster.next_points(trial.curve))
+        front = self._front.copy()
+        front.add_all(np.concatenate(next_points))
+        expected_gains: dict[int, float] = {}
+        for number in candidates:
+            if len(expected_gains) >= num_enough and not must_check_all:
+                break
+            curve = self._trials[number].curve
+            points_ahead = self._forecaster.points_ahead(curve)
+            rungs = zip(curve.budgets_ahead, points_ahead, strict=True)
+            gain = _largest_gain(front, rungs, curve.budgets[-1])
+            expected_gains[number] = gain
+            if self._is_worth_resuming(number, gain):
+                must_check_all = False
+        self._expected_gains[can_start] = expected_gains
+        return expected_gains
 
     def on_rung(
         self,
@@ -276,34 +302,6 @@ class Growth:
         self._expected_gains, self._expected_gain_of_new = {}, None
         for trial, expected_gain in self.expected_gains(self._can_start).items():
             self._trials[trial].expected_gain = expected_gain
-
-    def _compute_expected_gains(self, can_start: bool) -> dict[int, float]:
-        last_gains = {
-            number: self._trials[number].expected_gain for number in self._resumable(can_start)
-        }
-        candidates = sorted(last_gains, key=lambda number: (-last_gains[number], number))
-        num_unknown = sum(map(math.isinf, last_gains.values()))
-        num_enough = NUM_CANDIDATES + num_unknown
-        # If no trial is running or may start, the search ends unless a trial is worth resuming: check until one is found.
-        must_check_all = not can_start and not self._trials.has_running
-        # The front as it will be if all running trials reach their predicted points.
-        next_points = [np.empty((0, 2))]
-        for trial in self._trials.running.values():
-            next_points.append(self._forecaster.next_points(trial.curve))
-        front = self._front.copy()
-        front.add_all(np.concatenate(next_points))
-        expected_gains: dict[int, float] = {}
-        for number in candidates:
-            if len(expected_gains) >= num_enough and not must_check_all:
-                break
-            curve = self._trials[number].curve
-            points_ahead = self._forecaster.points_ahead(curve)
-            rungs = zip(curve.budgets_ahead, points_ahead, strict=True)
-            gain = _largest_gain(front, rungs, curve.budgets[-1])
-            expected_gains[number] = gain
-            if self._is_worth_resuming(number, gain):
-                must_check_all = False
-        return expected_gains
 
     def _resumable(self, can_start: bool) -> list[int]:
         """Return the trials that could resume; with ``can_start``, only the good ones."""
