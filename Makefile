@@ -1,14 +1,17 @@
-# `make demo` and `make test` create or update .venv, and `make gpu` .venv-gpu. PYTHON selects the interpreter (3.11 to 3.13).
+# `make demo`, `make test` and `make recovery` create or update .venv, and `make gpu` .venv-gpu. PYTHON selects the interpreter (3.11 to 3.13).
 PYTHON ?= python3
 
-.PHONY: demo test unit gpu docs clean
+.PHONY: demo test recovery unit gpu docs clean
 
 demo: .venv/demo
 	.venv/bin/raysweep run demo
 
 test: .venv/installed
 	.venv/bin/python -m pytest -m "unit or quality" --numprocesses auto
-	.venv/bin/python -m pytest -m "not unit and not quality" --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	.venv/bin/python -m pytest -m "ray or gpu or data" --numprocesses 2 --dist loadfile --no-loadscope-reorder
+
+recovery: .venv/installed
+	.venv/bin/python -m pytest -m recovery --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 unit: .venv/installed
 	.venv/bin/python -m pytest -m unit --numprocesses auto

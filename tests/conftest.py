@@ -27,7 +27,7 @@ LONG_FILES = (
     ),
     *("test_nodes.py", "test_steering.py"),
 )
-LANES = {"unit", "quality", "ray", "gpu", "data"}
+LANES = {"unit", "quality", "ray", "recovery", "gpu", "data"}
 
 
 gc.disable()  # until all modules are imported

@@ -23,6 +23,8 @@ from support.autoscaled import autoscaled
 from support.faulty_trials import SlowTrials
 from support.sweeps import make
 
+pytestmark = pytest.mark.recovery
+
 IDLE_SECONDS = 6
 NODE_TYPES = {
     "cpu": {"resources": {"CPU": 1}, "max_workers": 3},

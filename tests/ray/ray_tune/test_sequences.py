@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pytest
 from sentence_transformers import SentenceTransformer
 
 from raysweep.config.sweep import EvaluationConfig
@@ -16,6 +17,8 @@ from raysweep.results.reader import load
 from raysweep.training.trial import run_trial, trial_seed
 from support.command_line import ALONE, ENVIRONMENT, command, num_rungs, raysweep
 from support.sequences import write_sweep
+
+pytestmark = pytest.mark.recovery
 
 
 def test_killed_between_data_sets_resumes_to_the_same_bits(

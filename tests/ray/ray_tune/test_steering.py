@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from raysweep.results.events import RungFinished, SweepSteered, TrialContinued, TrialStarted
 from raysweep.results.ledger import read_events
 from raysweep.results.reader import load
@@ -16,6 +18,8 @@ from raysweep.storage.line_log import is_held
 from support.command_line import raysweep_here
 from support.paths import ROOT, TESTS
 from support.steered_sweep import NUM_TRIALS
+
+pytestmark = pytest.mark.recovery
 
 
 def start_driver(folder: Path) -> "subprocess.Popen[bytes]":

@@ -413,7 +413,7 @@ def fronts_known_to_the_sampler(scheduler: Scheduler) -> dict[int, dict[int, tup
 
 
 @pytest.mark.parametrize("adopt", [False, True])
-@pytest.mark.ray  # takes long
+@pytest.mark.recovery
 def test_sweep_killed_after_any_event_ends_the_same(tmp_path: Path, adopt: bool) -> None:
     overrides = {**OVERRIDES, "budget__trials": "4", "replicates__trials": "3"}
     whole, _ = make(tmp_path / "whole", **overrides)

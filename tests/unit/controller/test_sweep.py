@@ -499,7 +499,7 @@ def revivals(sweep: Sweep) -> tuple[int | None, int | None]:
 
 @pytest.mark.parametrize("policy", ["growth", "pareto", "asha", "median"])
 @pytest.mark.parametrize("num_workers", [1, 8])
-@pytest.mark.ray  # takes long
+@pytest.mark.recovery
 def test_replay_restores_the_state_from_any_prefix_of_the_ledger(
     policy: str, num_workers: int, tmp_path: Path
 ) -> None:
@@ -823,7 +823,7 @@ def test_study_file_has_constraints_in_optunas_format(tmp_path: Path) -> None:
     assert study.best_trial.number in {trial.number for trial in feasible}
 
 
-@pytest.mark.ray
+@pytest.mark.recovery
 def test_driver_killed_five_times_at_random_loses_and_repeats_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "support.killed_sweep"]
     subprocess.run([*command, str(tmp_path / "whole")], check=True, timeout=120, cwd=TESTS)

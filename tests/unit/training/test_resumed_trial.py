@@ -307,7 +307,7 @@ def test_one_checkpoint_without_pickles_remains(new_bench: Any, tmp_path: Path) 
         assert not any(path.read_bytes().startswith(b"\x80") for path in latest.iterdir())
 
 
-@pytest.mark.ray  # needs no Ray, but a dozen processes take long
+@pytest.mark.recovery
 def test_killed_ten_times_at_random(tiny_prepared: Prepared, tmp_path: Path) -> None:
     """SIGKILL arrives within steps and while checkpoints are written; one file per rung replaces a sweep's results."""
     tiny_prepared.save(tmp_path / "prepared.json")
