@@ -24,7 +24,7 @@ class Summing:
 def two_gpus() -> Iterator[None]:
     import ray
 
-    ray.init(num_cpus=2, num_gpus=2, include_dashboard=False)
+    ray.init(address="local", num_cpus=2, num_gpus=2, include_dashboard=False)
     yield
     ray.shutdown()
 
