@@ -1,6 +1,6 @@
-"""Every use of Ray's private interfaces, so that a new version of Ray is checked in one place.
+"""All uses of Ray's private interfaces, collected so that there is one place to check for a new version of Ray.
 
-``tests/ray/ray_tune/test_ray_internals.py`` calls each function on a cluster of the installed version.
+``tests/ray/ray_tune/test_ray_internals.py`` calls each function on a cluster that runs the installed version.
 """
 
 import importlib
@@ -14,10 +14,10 @@ PREEMPTION = "DRAIN_NODE_REASON_PREEMPTION"
 
 
 def read_cluster_config() -> Any:
-    """Return the node groups that the cluster's autoscaler has registered with Ray, as Ray Data reads them, or None.
+    """Return the cluster configuration that the autoscaler has registered with Ray, or None if there is none.
 
-    The result has ``node_group_configs``, each with ``name``, ``resources`` and ``max_count`` (-1: unlimited), and
-    ``max_resources`` of all nodes together.
+    Ray Data reads the same configuration. It has ``node_group_configs``, each with ``name``, ``resources`` and
+    ``max_count`` (-1: unlimited), and ``max_resources``, the limits for all nodes together.
     """
     import ray
 
@@ -25,7 +25,7 @@ def read_cluster_config() -> Any:
 
 
 def read_cluster_status(address: str, timeout: int) -> "ClusterStatus":
-    """Return the autoscaler's view of the cluster at the address of its head. Raises errors of many types."""
+    """Return the autoscaler's view of the cluster whose head is at ``address``. May raise errors of many types."""
     from ray.autoscaler.v2.sdk import get_cluster_status
 
     return get_cluster_status(address, timeout=timeout)
@@ -40,7 +40,7 @@ def read_draining_nodes() -> set[str]:
 
 
 def drain_node(node_id: str, seconds: float) -> bool:
-    """Ask Ray to place no more work on a node that will be gone in ``seconds``; return whether Ray agreed."""
+    """Ask Ray to place no more work on a node that will be gone in ``seconds``; return whether Ray accepted."""
     import ray
 
     messages: Any = importlib.import_module("ray.core.generated.autoscaler_pb2")
@@ -48,22 +48,22 @@ def drain_node(node_id: str, seconds: float) -> bool:
     until_milliseconds = int(1000 * (time.time() + seconds))
     client = _connect(ray.get_runtime_context().gcs_address)
     is_accepted, _ = client.drain_node(
-        node_id, reason, "the cloud takes the machine away", until_milliseconds
+        node_id, reason, "the cloud provider is reclaiming the machine", until_milliseconds
     )
     return bool(is_accepted)
 
 
 def count_memory_kills_as_deaths() -> None:
-    """Let Tune treat an actor that Ray killed because its node ran low on memory like any other dead actor.
+    """Make Tune handle actors that Ray kills when a node runs low on memory like any other dead actors.
 
-    Tune knows only the errors of dead actors and of tasks that raise. Any other Ray error, such as OutOfMemoryError,
-    would end the whole run.
+    Tune handles only errors from dead actors and from tasks that raise an exception. Any other Ray error, such as
+    OutOfMemoryError, would end the whole run.
     """
     from ray.air.execution._internal.actor_manager import RayActorManager
     from ray.exceptions import RayActorError, RayError, RayTaskError
 
     original = RayActorManager._actor_task_failed
-    if original.__module__ == __name__:  # replaced before
+    if original.__module__ == __name__:  # already replaced
         return
 
     def fail(self: Any, tracked_actor_task: Any, exception: Exception) -> None:
@@ -77,10 +77,10 @@ def count_memory_kills_as_deaths() -> None:
 
 
 def make_silent_reporter() -> Any:
-    """Return a reporter that prints nothing if this is a notebook, otherwise None.
+    """Return a silent reporter when running in a notebook, otherwise None.
 
-    In notebooks, Tune's default reporter clears the cell's output even with verbose=0. Elsewhere, Tune warns about any
-    reporter.
+    In notebooks, Tune's default reporter clears the cell's output even with verbose=0. Outside notebooks, Tune warns
+    about any custom reporter.
     """
     from ray.tune import ProgressReporter
     from ray.tune.experimental.output import IS_NOTEBOOK
@@ -96,10 +96,10 @@ def make_silent_reporter() -> Any:
 
 
 def resolve_address(address: str) -> str:
-    """Return the cluster's resolved address, enabling the local token first if the cluster requires one.
+    """Return the cluster's resolved address, enabling the local authentication token first if the cluster requires it.
 
-    Ray itself uses a token for clusters that it discovers, but not for explicit addresses. A cluster without tokens
-    accepts drivers that send one but cannot talk to them: their actors end as soon as they start.
+    Ray itself uses a token for clusters that it discovers, but not for explicit addresses. A cluster that does not use
+    tokens accepts drivers that send one but cannot communicate with them: their actors end as soon as they start.
     """
     import ray
     from ray._private.authentication.authentication_token_setup import (

@@ -81,15 +81,15 @@ class CostTracker:
         self.total.add(added)
 
     def reached_limit(self, wall_seconds: float) -> ReachedLimit | None:
-        """Return the limit that is reached after ``wall_seconds``, or None if some of the budget is left."""
+        """Return a limit that has been reached after ``wall_seconds``, or None if no limit has been reached."""
         used = self._used(wall_seconds)
         for key, limit in self._limits.items():
             if used[key] >= limit:
-                return ReachedLimit(f"budget.{key}", f"budget.{key} {limit:g} is spent", limit)
+                return ReachedLimit(f"budget.{key}", f"budget.{key}={limit:g} was reached", limit)
         return None
 
     def seconds_left(self, wall_seconds: float) -> float:
-        """Return the seconds until the first limit is reached at the pace so far; infinite if none will be."""
+        """Return the seconds until the first limit is reached at the rate so far, or infinity if none will be."""
         used = self._used(wall_seconds)
         limits = self._limits.items()
         return min(
@@ -104,7 +104,7 @@ class CostTracker:
         return {key: limit for key, limit in limits.items() if limit is not None}
 
     def _used(self, wall_seconds: float) -> dict[str, float]:
-        """Return how much of each limited amount is used."""
+        """Return the amount used so far for each of the LIMITS."""
         return {
             "minutes": wall_seconds / 60,
             "cpu_hours": self.total.cpu_seconds / 3600,

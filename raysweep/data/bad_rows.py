@@ -1,4 +1,4 @@
-"""Rows that are not labeled sentences, such as rows with empty text: counted, then left out or reported as errors."""
+"""Bad rows: rows that are not labeled sentences, such as those with empty text; they are left out or rejected."""
 
 from dataclasses import dataclass, field
 
@@ -9,9 +9,9 @@ MAX_SHOWN = 5  # row numbers in a message
 
 @dataclass
 class BadRows:
-    """The bad rows of one file. With ``is_dropped``, they are left out instead of being an error.
+    """The bad rows of one file. If ``is_dropped`` is True, they are left out; otherwise, :meth:`check` rejects them.
 
-    ``rows`` are the numbers of the first few, and ``first`` is the message for the first one.
+    ``rows`` contains the row numbers of the first few, and ``first`` is the error message for the first one.
     """
 
     is_dropped: bool = False
@@ -26,18 +26,18 @@ class BadRows:
             self.rows.append(row)
 
     def check(self) -> None:
-        """Raise InputError if there are bad rows and they are not dropped; the message states how many."""
+        """Raise InputError if there are bad rows and they are not left out; the message states how many there are."""
         if self.is_dropped or not self.count:
             return
         if self.count == 1:
-            raise InputError(f"{self.first}; data.on_bad_row: drop leaves this row out")
+            raise InputError(f"{self.first}; to leave this row out, set data.on_bad_row: drop")
         raise InputError(
-            f"{self.first}; {shown(self.count, self.rows)} are bad; data.on_bad_row: drop leaves them out"
+            f"{self.first}; {shown(self.count, self.rows)} are bad; to leave them out, set data.on_bad_row: drop"
         )
 
 
 def shown(count: int, rows: list[int]) -> str:
-    """Return the number of bad rows and the first few of them, such as ``3 rows (1, 4, 7)``."""
+    """Return text with the number of bad rows and the row numbers of the first few, such as ``3 rows (1, 4, 7)``."""
     numbers = ", ".join(map(str, rows))
     more = ", ..." if count > len(rows) else ""
     plural = "s" if count > 1 else ""

@@ -1,4 +1,4 @@
-"""Labeled sentences of a Hugging Face Hub dataset, ``hub:NAME[:SPLIT]``, through the ``datasets`` package."""
+"""Read labeled sentences from a Hugging Face Hub dataset, ``hub:NAME[:SPLIT]``, with the ``datasets`` package."""
 
 import contextlib
 import functools
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 _SOURCE = re.compile(r"hub:(?P<name>[\w.-]+(?:/[\w.-]+)?)(?::(?P<split>[^/\s][^/]*))?")
 _PORTS = {"http": 80, "https": 443}
-# too many requests, server errors and the like
+# too many requests, server errors and similar responses
 TRANSIENT_STATUSES = (
     408,
     425,
@@ -31,10 +31,11 @@ TRANSIENT_STATUSES = (
     503,
     504,
 )
-PATIENCE_SECONDS = 300.0  # how long such responses are retried
+PATIENCE_SECONDS = 300.0  # how long requests with such responses are retried
 FIRST_PAUSE_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 30.0
-PROBE_SECONDS = 10.0  # so that the imports before it and the cache lookup after it fit within 30 s
+# leaves time for the imports before the probe and the cache lookup after it, within 30 s
+PROBE_SECONDS = 10.0
 
 
 def parse(source: str, split: str) -> tuple[str, str]:
@@ -59,7 +60,9 @@ def column_names(source: str, subset: str | None, split: str) -> list[str]:
 
 
 def read(source: str, columns: tuple[str, ...], subset: str | None, split: str) -> files.Blocks:
-    """Stream some columns of one split, with class labels as names, from the hub or else from the local cache.
+    """Stream some columns of one split, with class labels converted to names.
+
+    The dataset is loaded from the hub, or from the local cache if the hub does not respond.
 
     Raises:
         InputError: If the dataset cannot be loaded; raised within 30 s if the hub does not respond.
@@ -104,7 +107,7 @@ def _load(source: str, subset: str | None, split: str) -> Any:
         reason = (
             ""
             if reachable()
-            else "the Hugging Face Hub cannot be reached, and the local cache lacks it: "
+            else "the Hugging Face Hub cannot be reached, and the dataset is not in the local cache: "
         )
         raise InputError(f"{source}: cannot be loaded: {reason}{error}") from None
     finally:
@@ -114,8 +117,9 @@ def _load(source: str, subset: str | None, split: str) -> Any:
 def persist(request: Callable[[], T], sleep: Callable[[float], None] = time.sleep) -> T:
     """Return the hub's answer to a request, retrying transient errors with random, increasing pauses.
 
-    Many nodes that start at once behind one address exceed the hub's rate limit. A ``Retry-After`` header is respected.
-    Other errors, and the last one after PATIENCE_SECONDS of pauses, are raised.
+    Many nodes that start at the same time behind one IP address exceed the hub's rate limit. ``Retry-After`` headers
+    are respected. Other errors are raised immediately; a transient error is raised if the pauses have already taken
+    PATIENCE_SECONDS.
     """
     waited, pause = 0.0, FIRST_PAUSE_SECONDS
     while True:
@@ -134,7 +138,10 @@ def persist(request: Callable[[], T], sleep: Callable[[float], None] = time.slee
 
 
 def _transient_response(error: BaseException | None) -> Any:
-    """Return the response with a transient status behind an error, or None; the client's errors often hide it."""
+    """Return the response with a transient status that caused an error, if any.
+
+    The client often wraps the error that has the response in other errors.
+    """
     while error is not None:
         response = getattr(error, "response", None)
         if getattr(response, "status_code", None) in TRANSIENT_STATUSES:

@@ -1,7 +1,8 @@
 """Pairs of sentences with a gold similarity score, as in the STS tasks of SemEval.
 
-The source is either a ``.tsv`` file without a header, whose lines hold the gold score and the two sentences, unquoted
-and separated by tabs, or any table with a column for each. Pairs with an empty score are skipped.
+A source is either a ``.tsv`` file without a header or any table with one column for the gold score and one for each
+sentence. Each line of such a ``.tsv`` file contains the gold score and the two sentences, unquoted and separated by
+tabs. Pairs with an empty score are skipped.
 """
 
 import contextlib
@@ -18,14 +19,14 @@ from raysweep.data import sources
 from raysweep.data.source_files import format_of
 from raysweep.errors import InputError
 
-_MAX_CELLS = 4  # per line, in messages
-_MAX_SHOWN = 30  # characters per cell, in messages
+_MAX_CELLS = 4  # shown per line in messages
+_MAX_SHOWN = 30  # characters shown per cell in messages
 _ALLOWED = "allowed: a number, or empty for a pair without a score"
 
 
 @dataclass(frozen=True)
 class PairColumns:
-    """Column names of scored pairs. ``groups`` are additional columns, whose values name a pair's group."""
+    """Column names of scored pairs. ``groups`` are additional columns whose values name a pair's group."""
 
     score: str = "score"
     first: str = "sentence1"
@@ -41,7 +42,7 @@ class PairColumns:
 class ScoredPairs:
     """The scored pairs of a task: their sentences, and the gold scores, float64 (pairs,), on any scale.
 
-    ``num_pairs`` includes pairs without a score. ``groups`` holds the values of each pair's group columns.
+    ``num_pairs`` includes pairs without a score. ``groups`` contains each pair's values in the group columns.
     """
 
     name: str
@@ -59,7 +60,7 @@ class ScoredPairs:
 
 @dataclass(frozen=True)
 class _Pair:
-    """A row's location, for messages, and its values."""
+    """A row's values, and its location for use in messages."""
 
     place: str
     score: Any
@@ -90,10 +91,10 @@ def _is_tab_separated(piece: sources.Piece) -> bool:
 
 
 def read(name: str, pieces: Sequence[sources.Piece], columns: PairColumns) -> ScoredPairs:
-    """Read the task ``name``.
+    """Read the scored pairs of the task ``name``.
 
     Raises:
-        InputError: If a row is not a pair, or if too few are scored for a correlation.
+        InputError: If a row is not a pair, if no pair has a score, or if all scores are equal.
     """
     first, second, gold, groups = [], [], [], []
     num_pairs = 0
@@ -134,7 +135,7 @@ def _lines(piece: sources.Piece) -> Iterator[_Pair]:
 
 
 def _rows_below_header(piece: sources.Piece, columns: PairColumns) -> Iterator[_Pair]:
-    """Yield the rows of a table. For a ``.tsv`` with an invalid header, the InputError suggests omitting it."""
+    """Yield the rows of a table. For a ``.tsv`` with an invalid header, the InputError suggests omitting the header."""
     num_rows = 0
     try:
         for scores, first, second, *groups in sources.read_values(piece, columns.names):
@@ -175,7 +176,7 @@ def _problem_of_first_line(piece: sources.Piece, columns: PairColumns) -> str:
 
 
 def read_group(place: str, columns: Sequence[str], values: Sequence[Any]) -> tuple[str, ...]:
-    """Return the values of a row's group columns as texts, or raise InputError if one is empty."""
+    """Return the values of a row's group columns as strings, or raise InputError if one of them is empty."""
     for column, value in zip(columns, values, strict=True):
         if value is None or value != value or not str(value).strip():
             raise InputError(f"{place}: {column} is {value!r}; allowed: the name of a group")

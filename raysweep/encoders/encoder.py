@@ -30,7 +30,7 @@ PROBES = (
 )
 """Sentences of different lengths for comparing two ways of embedding."""
 
-# maximum relative difference: rounding is far below, a different setting far above
+# maximum relative difference: rounding causes far smaller differences, and a different setting far larger ones
 MAX_DIFFERENCE = 1e-3
 SHORTEST = 1e-12
 
@@ -44,11 +44,11 @@ def load(
 ) -> "SentenceTransformer":
     """Load an encoder in fp32, in evaluation mode.
 
-    With ``weights: bf16``, its matrices are stored in bf16 (:mod:`raysweep.encoders.bf16_weights`). Weights are read from
-    safetensors only: loading other formats may execute code.
+    With ``weights: bf16``, its matrices are stored in bf16 (:mod:`raysweep.encoders.bf16_weights`). Weights are read
+    only from safetensors files, because loading other formats may execute code.
 
     Raises:
-        InputError: If the encoder is unknown, is not a text encoder, or cannot have the role.
+        InputError: If the encoder is unknown, is not a text encoder, or cannot be used in the role.
     """
     source = source or locate(config)
     check_files(config, role, source)
@@ -59,7 +59,7 @@ def load(
     if device == "cuda":
         import torch
 
-        # Planning cuDNN's attention takes 100 ms for each batch shape, and most shapes differ.
+        # cuDNN attention takes 100 ms to plan each new batch shape, and most batches have a new shape.
         torch.backends.cuda.enable_cudnn_sdp(False)
     try:
         with without_progress_bars():
@@ -71,9 +71,7 @@ def load(
                 local_files_only=True,
                 model_kwargs={"dtype": "float32", "use_safetensors": True},
             )
-    except (
-        Exception
-    ) as error:  # damaged or unrelated folders fail at various depths, with various errors
+    except Exception as error:  # damaged or unrelated folders can raise almost any error
         raise InputError(f"model {config.name!r} cannot be loaded: {_reason(error)}") from None
     if model.tokenizer is None:
         raise InputError(f"model {config.name!r}: not a text encoder: it has no tokenizer")
@@ -104,7 +102,7 @@ def _check_template(model: "SentenceTransformer", config: EncoderConfig, prompt:
         part = "chat template" if "message" in model.modalities else "tokenizer"
         raise InputError(
             f"model {config.name!r}: its {part} fails with prompt {prompt!r}: {_reason(error)}; allowed: a {part} that "
-            "renders a sentence, or another prompt"
+            "can process a sentence, or another prompt"
         ) from None
 
 
@@ -114,7 +112,7 @@ def _limit_tokens(
     """Truncate sentences to ``max_tokens``, or raise InputError if the model does not support that."""
     if not (traits.has_attention_mask or traits.has_router):
         raise InputError(
-            f"model {config.name!r}: max_tokens is {max_tokens}; allowed for static embeddings: none"
+            f"model {config.name!r}: max_tokens is {max_tokens}; allowed for static embeddings: no value"
         )
     tables = (
         module
@@ -138,7 +136,7 @@ def _check_agreement(
 ) -> None:
     """Raise InputError if :func:`embed` and the model's ``encode`` return different vectors.
 
-    Settings that only ``encode`` follows, such as padding that shifts positions, can cause this.
+    Settings that only ``encode`` honors, such as a padding side that shifts positions, can cause this.
     """
     embeddings = embed_texts(model, PROBES, prompt, unit=False)
     own = model.encode(list(PROBES), prompt=prompt, show_progress_bar=False)
@@ -155,7 +153,7 @@ def _check_agreement(
 
 
 def names_in_memory(folder: Path) -> list[str]:
-    """Return transformers' parameter names, which may differ from stored ones; empty for unsupported models."""
+    """Return the parameter names in transformers, which may differ from stored names; empty for unsupported models."""
     import torch
     from transformers import AutoConfig, AutoModel
 
@@ -193,10 +191,10 @@ def without_progress_bars() -> Iterator[None]:
 
 
 class BatchContext(Protocol):
-    """Function from the sentence ids of a padded batch to the context of the batch's forward pass.
+    """A function that takes the sentence ids of a padded batch and returns the context for its forward pass.
 
-    For several batches, the context is that of one packed pass over all of them (:mod:`raysweep.encoders.packed`). In
-    the context of :meth:`raysweep.encoders.frozen_prefix.Prefix.replayed`, the encoder's frozen layers are not run
+    For several batches, the context is for one packed pass over all of them (:mod:`raysweep.encoders.packed`). In the
+    context of :meth:`raysweep.encoders.frozen_prefix.Prefix.replayed`, the encoder's frozen layers are not run
     again.
     """
 
@@ -259,9 +257,9 @@ def embed(
     unit: bool = True,
     batch_context: BatchContext = no_context,
 ) -> npt.NDArray[np.float32]:
-    """Return the embeddings of the sentences ``ids``, fp32 (len(ids), width), without gradients or dropout.
+    """Return the embeddings of the sentences with these ids, fp32 (len(ids), width), without gradients or dropout.
 
-    They are normalized unless ``unit`` is False. ``arithmetic`` is fp32 or bf16.
+    The embeddings are normalized unless ``unit`` is False. ``arithmetic`` is fp32 or bf16.
     """
     import torch
 
@@ -290,9 +288,9 @@ def embed_texts(
     unit: bool = True,
     advance: Advance = lambda done, total, unit: None,
 ) -> npt.NDArray[np.float32]:
-    """Embed texts as :func:`embed` does, each preceded by ``prompt``: fp32, (len(texts), width).
+    """Return the embeddings of texts, each preceded by ``prompt``, fp32 (len(texts), width); see :func:`embed`.
 
-    ``advance`` is called with the number of sentences done.
+    ``advance`` is called with the number of sentences embedded so far.
     """
     num_done = 0
 
@@ -309,14 +307,14 @@ def embed_texts(
 
 
 def finite(embeddings: npt.NDArray[np.float32], config: EncoderConfig) -> npt.NDArray[np.float32]:
-    """Return this encoder's embeddings, or raise InputError if they are not all finite."""
+    """Return an encoder's embeddings, or raise InputError if any of them is not finite."""
     if not np.isfinite(embeddings).all():
-        raise InputError(f"model {config.name!r}: its embeddings are not finite numbers")
+        raise InputError(f"model {config.name!r}: its embeddings contain NaN or infinity")
     return embeddings
 
 
 def word_table(model: "SentenceTransformer") -> "torch.nn.Embedding | None":
-    """Return the encoder's word embedding table, or None if it is not a plain table or is tied to outputs."""
+    """Return the encoder's word embedding table, or None if it is not a plain table or is tied to the output layer."""
     import torch
 
     inner = getattr(model[0], "auto_model", None)

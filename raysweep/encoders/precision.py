@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     import torch
 
 
-# modules that use NumPy, which lacks bf16; some exported points have one
+# modules that use NumPy, which lacks bf16; some exported models contain such a module
 IN_NUMPY = {"HierarchicalTokenPooling"}
-MIN_BF16_GAIN = 1.25  # speedup of bf16 matrix products that pays for autocast's conversions
+MIN_BF16_GAIN = 1.25  # speedup of bf16 matrix products that outweighs autocast's conversions
 
 
 def autocast(precision: str, device: str) -> "torch.autocast":
@@ -35,12 +35,12 @@ def resolve(precision: str, device: str, model: "torch.nn.Module | None" = None)
 
 @functools.cache
 def bf16_gain(device: str) -> float:
-    """Return the speedup of bf16 over fp32 for a matrix product of an encoder's shape, measured once per process.
+    """Return the speedup of bf16 over fp32 for a matrix product with encoder-like shapes, measured once per process.
 
-    Only a CPU is measured; for a GPU the gain is 2 with bf16 support and 0 without. CPU flags do not predict the gain:
-    with only AVX512-BF16, some processors run bf16 at half the rate of fp32, and without it bf16 is emulated. The two
-    precisions are timed alternately in thread time, and the best of several turns counts; in wall time, other load can
-    make either look twice as fast.
+    Only CPUs are measured; for a GPU, the gain is 2 with bf16 support and 0 without. CPU flags do not predict the gain:
+    with only AVX512-BF16, some processors run bf16 at half the speed of fp32; without AVX512-BF16, bf16 is emulated.
+    The two precisions are timed alternately, in thread CPU time, and the shortest of several times counts: in wall
+    time, other load on the machine can make either precision look twice as fast.
     """
     import torch
 

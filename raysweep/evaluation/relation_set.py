@@ -20,16 +20,16 @@ from raysweep.results.types import ScoredSplit
 
 @dataclass(frozen=True, kw_only=True)
 class RelationSet(ScoredSet):
-    """Queries and the documents that are ranked for them, of all groups with positives and negatives.
+    """Queries and the documents ranked for them, from all groups that have both positives and negatives.
 
-    ``pool`` holds the documents. In ``pairs``, sentences are positions in ``queries`` and ``pool``.
+    ``pool`` contains the documents. ``pairs`` refers to sentences by their positions in ``queries`` and ``pool``.
     """
 
     pairs: GroupedPairs
 
     @classmethod
     def of(cls, prepared: Prepared, split: ScoredSplit) -> "RelationSet":
-        """Return the groups of a split that have positives and negatives."""
+        """Return the groups of a split that have both positives and negatives."""
         all_pairs = prepared.sentences.pairs(split)
         is_kept = all_pairs.are_measured[all_pairs.group]
         queries, first = np.unique(all_pairs.first[is_kept], return_inverse=True)
@@ -59,7 +59,7 @@ class RelationSet(ScoredSet):
         return closeness("cosine", queries, pool, (self.pairs.first, self.pairs.second))
 
     def score(self, values: Float64Array) -> retrieval.Scores:
-        """Return each group's ``ranking``, which is 1 - PND, and ``agreement`` with R, for values (pairs,)."""
+        """Return each group's ``ranking`` (1 - PND) and ``agreement`` with R for the ``values`` of pairs, (pairs,)."""
         pairs = self.pairs
         ranking = Ranking.of(values, pairs.is_positive, pairs.group, pairs.num_groups)
         errors = count_errors(ranking)
@@ -69,7 +69,7 @@ class RelationSet(ScoredSet):
     def score_sums(
         self, queries: Float32Array, pool: Float32Array, weights: Sequence[float | None]
     ) -> list[retrieval.Scores]:
-        """Return the scores of cos_R + g cos_M for each weight g, or of cos_M for None; embeddings are those of M."""
+        """Return the scores of cos_R + g cos_M for each weight g, or of cos_M if g is None; the embeddings are M's."""
         tuned = self.closeness(queries, pool)
         reference = self._reference_closeness
         return [
@@ -79,10 +79,10 @@ class RelationSet(ScoredSet):
 
 
 def scored_set(prepared: Prepared, split: ScoredSplit, config: EvaluationConfig) -> ScoredSet:
-    """Return the data to score a split: labeled sentences, a sequence of data sets, retrieval data or pairs.
+    """Return the data for scoring a split: labeled sentences, a sequence of data sets, retrieval data or pairs.
 
     Raises:
-        InputError: If k exceeds the pool of labeled sentences.
+        InputError: If k exceeds the size of the pool of labeled sentences.
     """
     if prepared.tasks:
         return SequenceSet.of(prepared, split, config)

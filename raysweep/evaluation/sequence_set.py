@@ -1,4 +1,4 @@
-"""The data sets of a sequence on which a candidate encoder is scored, each with its own queries and its own pool."""
+"""The data on which a candidate encoder is scored for a sequence: each data set has its own queries and pool."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,19 +15,19 @@ from raysweep.results.types import ScoredSplit
 
 @dataclass(frozen=True, kw_only=True)
 class SequenceSet(ScoredSet):
-    """The evaluation sets of several data sets, with sentence ids of the sequence, keyed by name.
+    """The evaluation sets of a sequence's data sets, keyed by data set name. Sentence ids are those of the sequence.
 
-    Each has the same number of queries, so that means over all queries are means over data sets.
+    All have the same number of queries, so the mean over all queries equals the mean of the data sets' means.
     """
 
     tasks: Mapping[str, EvaluationSet]
 
     @classmethod
     def of(cls, prepared: Prepared, split: ScoredSplit, config: EvaluationConfig) -> "SequenceSet":
-        """Return the sets of all data sets, each with as many queries as the one with the fewest.
+        """Return the evaluation sets of all data sets, each with as many queries as the data set that has the fewest.
 
         Raises:
-            InputError: If k exceeds a pool.
+            InputError: If k exceeds the size of a pool.
         """
         sentences = prepared.sequence
         num_queries = sentences.queries_per_data_set(split)
@@ -38,7 +38,7 @@ class SequenceSet(ScoredSet):
 
     @classmethod
     def joined(cls, tasks: Mapping[str, EvaluationSet]) -> "SequenceSet":
-        """Return a set of these data sets."""
+        """Return one set that combines the evaluation sets of several data sets, keyed by name."""
         sets = list(tasks.values())
         return cls(
             split=sets[0].split,
@@ -50,7 +50,7 @@ class SequenceSet(ScoredSet):
         )
 
     def first(self, count: int) -> "SequenceSet":
-        """Return the set of the first data sets only."""
+        """Return a set with only the first ``count`` data sets."""
         return SequenceSet.joined(dict(list(self.tasks.items())[:count]))
 
     @cached_property
@@ -59,7 +59,7 @@ class SequenceSet(ScoredSet):
         return join_scores([task.reference_scores for task in self.tasks.values()])
 
     def slices(self) -> Iterator[tuple[EvaluationSet, slice, slice]]:
-        """Yield each data set with the positions of its queries and of its pool."""
+        """Yield each data set's evaluation set, with the positions of its queries and pool in the combined set."""
         first_query = first_pool = 0
         for task in self.tasks.values():
             queries = slice(first_query, first_query + len(task.queries))
@@ -68,7 +68,7 @@ class SequenceSet(ScoredSet):
             first_query, first_pool = queries.stop, pool.stop
 
     def split_scores(self, scores: retrieval.Scores) -> list[retrieval.Scores]:
-        """Return the scores of each data set."""
+        """Return the scores of each data set, given those of all queries."""
         return [
             retrieval.Scores({name: values[queries] for name, values in scores.named.items()})
             for _, queries, _ in self.slices()
@@ -76,7 +76,7 @@ class SequenceSet(ScoredSet):
 
 
 def join_scores(scores: Sequence[retrieval.Scores]) -> retrieval.Scores:
-    """Return the scores of all queries of several sets, in order."""
+    """Return the scores of several sets as one, with the sets' queries in order."""
     first, *_ = scores
     return retrieval.Scores(
         {name: np.concatenate([part[name] for part in scores]) for name in first.named}

@@ -1,4 +1,4 @@
-"""Closeness of embeddings: their cosine, or their negative Euclidean distance without normalization."""
+"""Closeness of embeddings: their cosine, or the negative Euclidean distance between them without normalization."""
 
 from typing import Literal, get_args
 
@@ -12,7 +12,8 @@ GEOMETRIES: tuple[Geometry, ...] = get_args(Geometry)
 
 PAIRS_PER_BLOCK = 2**13
 
-_SMALLEST = np.finfo(np.float64).tiny  # minimum divisor of a cosine
+# lower bound for a cosine's divisor, which is 0 for a zero vector
+_SMALLEST = np.finfo(np.float64).tiny
 
 
 def closeness(
@@ -21,15 +22,16 @@ def closeness(
     documents: Float32Array,
     pairs: tuple[NDArray[np.integer], NDArray[np.integer]],
 ) -> Float64Array:
-    """Return the closeness between rows of ``queries`` and rows of ``documents``, float64 (pairs,); larger is closer.
+    """Return the closeness of rows of ``queries`` to rows of ``documents``, float64 (pairs,); larger means closer.
 
-    Identical pairs of rows get exactly the same value, so they tie. The cosine with a zero vector is 0.
+    A pair that occurs more than once gets exactly the same value each time, so its occurrences tie. If either
+    vector is zero, the cosine is 0.
 
     Args:
-        geometry: ``cosine``, or ``distance`` for the negative Euclidean distance, without normalizing rows first.
+        geometry: ``cosine``, or ``distance`` for the negative Euclidean distance between rows that are not normalized.
         queries: Embeddings (queries, width).
         documents: Embeddings (documents, width).
-        pairs: Row numbers in ``queries`` and in ``documents``, (pairs,) each.
+        pairs: Row numbers in ``queries`` and row numbers in ``documents``, each (pairs,).
     """
     query_rows, document_rows = pairs
     num_documents = len(documents)

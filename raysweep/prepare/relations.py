@@ -1,6 +1,6 @@
-"""Build the sentences of a sweep over retrieval data or pairs, with their relations.
+"""Build the sentences, and the relations between them, for a sweep on retrieval data or pairs.
 
-One process reads the sources, which must fit into its memory.
+A single process reads all sources, so they must fit into its memory.
 """
 
 import io
@@ -29,7 +29,7 @@ def write(data: DataConfig, artifact: Artifact) -> tuple[DatasetSummary, list[Re
     Sentences are distinct within a split. All have label 0, and there are no label names.
 
     Raises:
-        InputError: If a source cannot be read, or if none of its queries or groups has both positives and negatives.
+        InputError: If a source cannot be read, or if no query or group in a split has both positives and negatives.
     """
     by_split = {
         split: _read(data, split, source) for split, source in sources_by_split(data).items()
@@ -57,7 +57,7 @@ def write(data: DataConfig, artifact: Artifact) -> tuple[DatasetSummary, list[Re
 
 
 def _read(data: DataConfig, split: Split, source: Source) -> Relations:
-    """Read all sources of a split as one."""
+    """Read all sources of a split and join their relations."""
     settings = replace(RelationSettings.of(data), joins_labels=True)
     parts: list[Relations] = []
     for name in [source] if isinstance(source, str) else source:
@@ -66,7 +66,7 @@ def _read(data: DataConfig, split: Split, source: Source) -> Relations:
     if not joined.pairs.are_measured.any():
         unit = "query" if joined.kind == "retrieval" else "group"
         raise InputError(
-            f"{shown(source)}: no {unit} has both positives and negatives; allowed: at least one {unit} with both"
+            f"{shown(source)}: no {unit} has both positives and negatives; required: at least one {unit} with both"
         )
     return joined
 
@@ -87,7 +87,7 @@ def _summarize(data: DataConfig, by_split: Mapping[Split, Relations]) -> Dataset
             )
         if of_split.num_left_out:
             warnings.append(
-                f"{split}: {of_split.num_left_out:,} rows are neither positive nor negative"
+                f"{split}: {of_split.num_left_out:,} rows are neither positive nor negative and are left out"
             )
         queries = np.unique(of_split.first).tolist()
         num_repeated = sum(folded[split][query] in in_train for query in queries)

@@ -1,4 +1,4 @@
-"""Work on the cluster besides training: sizing trials, scoring the test split, opening each process's workbench."""
+"""Work on the cluster besides training: sizing trials, scoring the test split, and opening each process's workbench."""
 
 import dataclasses
 import time
@@ -84,9 +84,9 @@ def size_trials(
 ) -> Request:
     """Return the trials' request, adjusted to their memory use.
 
-    With ``gpus_per_trial: measured``, trials share a GPU: as many of the space's most demanding ones as its memory
-    holds, but no more than there are CPUs per GPU. On CPUs, each trial requests the node memory that the most demanding
-    one needs.
+    With ``gpus_per_trial: measured``, trials share GPUs. The number of trials per GPU is limited by how many of the
+    space's most demanding trials fit in the GPU's memory, and by the number of CPUs per GPU. On CPUs, each trial
+    requests as much node memory as the most demanding trial needs.
 
     Raises:
         InputError: If the measured trial does not fit on a GPU.
@@ -154,7 +154,7 @@ def needed_by_trial(prepared: Prepared, space: Space, cache_bytes: int) -> int:
 
 
 def _needed_by_sequence(prepared: Prepared, space: Space) -> int:
-    """Return the bytes that the largest trial over a sequence of data sets needs: its network and the embeddings."""
+    """Return the bytes that the largest trial on a sequence of data sets needs for its network and the embeddings."""
     num_sentences, width = prepared.reference_embeddings.document.shape
     defaults = SEQUENCE_LOSSES["hypermask"].defaults
     adapter_size, hidden_size = (
@@ -194,9 +194,9 @@ class MeasuredTrials(NamedTuple):
 def measure_memory(
     spec: WorkbenchSpec, trials: MeasuredTrials, report: Callable[[str], None]
 ) -> GpuMemory:
-    """Return the GPU memory that the most demanding of ``trials`` takes.
+    """Return the GPU memory that the most demanding of ``trials`` uses.
 
-    ``report`` is called with a description of the wait while no GPU is free.
+    While no GPU is free, ``report`` is called with a description of the wait.
 
     Raises:
         InputError: If the trial does not fit.
@@ -213,7 +213,8 @@ def measure_memory(
     except ray.exceptions.RayError as error:
         raised = exception_line(str(error))
         raise InputError(
-            f"resources.gpus_per_trial: measuring failed: {raised}; lower space.batch_size or set a number"
+            f"resources.gpus_per_trial: measuring failed: {raised}; lower space.batch_size, or set gpus_per_trial to a "
+            "number"
         ) from None
     finally:
         watch.moved()
@@ -234,7 +235,7 @@ def keep_scores(
 ) -> None:
     """Store the per-query scores of a rung's points in the run's folder."""
     file = rung_file(split, trial, step)
-    # a resumed trial repeats its last rung, which counts once
+    # a resumed trial repeats its last rung; the scores stored the first time are kept
     if split == "dev" and run.exists(file):
         return
     named: dict[PointName, Mapping[str, Float64Array]] = {}

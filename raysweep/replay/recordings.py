@@ -1,4 +1,4 @@
-"""Recordings of sweeps: the scores of every configuration at every rung, to replay searches without training."""
+"""Recordings of sweeps: the scores of every configuration at every rung, for replaying searches without training."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -14,7 +14,8 @@ from raysweep.search.encoding import Scale
 
 Values = Mapping[str, Scalar]
 
-# Numbers with at most this many distinct values, each used at least twice on average, are choices; others are ranges.
+# Numeric parameters with at most this many distinct values, each recorded at least twice on average, become choices;
+# all others become ranges.
 MAX_CHOICES = 16
 
 LOG_RATIO = 10.0  # a range is searched on a log scale if its ends differ by at least this factor
@@ -39,8 +40,8 @@ class RecordedSweep:
 
     ``reference_point`` is the hypervolume's reference point: the reference encoder's P and half its S, or the worst
     recorded scores. ``reference`` contains the reference encoder's own scores, if recorded. Parameters in ``ranges``
-    are searched as ranges of numbers even if few of their values were recorded. For parameters in ``nullable``, null is
-    a value: a trial without a value has null, unless another parameter determines which trials have one.
+    are searched as ranges of numbers even if only a few of their values were recorded. Parameters in ``nullable`` can
+    be null: a trial without a value gets null, unless another parameter determines which trials have a value.
     """
 
     trials: tuple[RecordedTrial, ...]
@@ -65,7 +66,7 @@ class RecordedSweep:
             values = [row[name] for row in rows]
             if isinstance(_parameter(values, is_range=False), Choices):
                 parents.append(name)
-        # A missing value is null if the parameter can be null and no other value determines its presence.
+        # A missing value is null if the parameter can be null and no other parameter determines which trials have it.
         nulls: dict[str, Scalar] = {}
         for name in elsewhere:
             is_decided = any(_decides(rows, parent, name) for parent in parents)
@@ -80,7 +81,7 @@ class RecordedSweep:
 
     @property
     def total_budget(self) -> int:
-        """Return the cost of running each trial to its last recorded rung."""
+        """Return the number of examples needed to run every trial to its last recorded rung."""
         return sum(trial.rungs[-1].budget for trial in self.trials)
 
     @property
@@ -94,7 +95,7 @@ class RecordedSweep:
 
 
 def infer_scale(values: Sequence[Any]) -> Scale | None:
-    """Return the scale for numeric values, or None for words, nulls and empty input."""
+    """Return the scale for numeric values, or None if any value is not a number or there are no values."""
     if any(isinstance(value, bool | str | None) for value in values) or not values:
         return None
     low = float(min(values))
@@ -131,8 +132,8 @@ def _parameters(rows: Sequence[Values], ranges: Set[str]) -> Parameters:
             parameters[parent] = Choices(nested)
     if undecided:
         raise InputError(
-            f"column {undecided[0]!r} is empty in some rows, and no other column's value decides in which; fill it or drop "
-            "it"
+            f"column {undecided[0]!r} is empty in some rows, and no other column's value determines in which; fill "
+            "it in or drop it"
         )
     return parameters
 

@@ -37,11 +37,11 @@ def scores_text(info: RunInfo) -> str:
 CERTAINTY_TEXT = (
     "Intervals are 90% bootstrap intervals over queries; all points use the same resampled queries. They hold for the "
     "trained encoders, not for other training seeds. Intervals on dev are lowered by the front's selection bias, which "
-    "a nested bootstrap estimates. Stability is the share of resamples in which a member is on the front. It is not "
-    "the probability that the member belongs there, because a lucky member is on the front of most resamples too. The "
-    "knee column is the share of resamples in which a member is the knee; the members marked ★ together cover 90%. "
-    "Differences from the knee are paired by query, each with its own interval. An asterisk marks differences that are "
-    "significant at 10% after Holm's adjustment over all of them."
+    "repeated cross-validation over queries estimates. Stability is the share of resamples in which a member is on the "
+    "front. It is not the probability that the member belongs there, because a lucky member is on the front of most "
+    "resamples too. The knee column is the share of resamples in which a member is the knee; the members marked ★ "
+    "together cover 90%. Differences from the knee are paired by query, each with its own interval. An asterisk marks "
+    "differences that are significant at 10% after Holm's adjustment over all of them."
 )
 
 AREA_QUERIES_TEXT = (

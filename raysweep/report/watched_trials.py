@@ -1,4 +1,4 @@
-"""The effect of trials on data that they are not tuned for, and the learning rates at which nothing gets worse.
+"""The effect of trials on data that they are not tuned on, and the learning rates at which nothing gets worse.
 
 The **adiabatic range** is the set of learning rates at which the target improves significantly and
 no watched set worsens significantly, by the paired bootstrap (Vasilyev et al., arXiv 2407.00923).
@@ -15,13 +15,13 @@ from raysweep.results.watched import Watched, WatchedRung, WatchedSet
 
 
 def last_rungs(rungs: Iterable[WatchedRung]) -> list[WatchedRung]:
-    """Return the last measured rung of each trial, by learning rate."""
+    """Return the last measured rung of each trial, sorted by learning rate and then by trial."""
     last = {rung.trial: rung for rung in rungs}
     return sort_rungs(last.values())
 
 
 def sort_rungs(rungs: Iterable[WatchedRung]) -> list[WatchedRung]:
-    """Return rungs by learning rate, then by trial."""
+    """Sort rungs by learning rate and then by trial."""
     return sorted(rungs, key=lambda rung: (rung.watched.learning_rate, rung.trial))
 
 
@@ -37,7 +37,7 @@ def worsened(watched: Watched, geometry: Geometry) -> list[str]:
 
 @dataclass(frozen=True)
 class AdiabaticRange:
-    """The tried learning rates that are in the range, in ascending order. ``reason`` explains an empty range."""
+    """The learning rates in the range and those tried, both in ascending order; ``reason`` explains an empty range."""
 
     rates: list[float]
     tried: list[float]
@@ -51,9 +51,9 @@ class AdiabaticRange:
 
 
 def adiabatic_range(rungs: Sequence[WatchedRung], geometry: Geometry) -> AdiabaticRange | None:
-    """Return the learning rates at which every trial is adiabatic, or the reason for an empty range.
+    """Return the learning rates at which every trial is adiabatic, or the reason why there are none.
 
-    Watched sets that are too small to be tested are ignored. Without a target, the range is unknown.
+    Watched sets that are too small to be tested are ignored. The result is None if there is no target.
     """
     by_rate: dict[float, list[Watched]] = {}
     for rung in sort_rungs(rungs):
@@ -86,21 +86,21 @@ def adiabatic_range(rungs: Sequence[WatchedRung], geometry: Geometry) -> Adiabat
 
 
 WATCHED_TEXT = (
-    "Each trial's last measured rung: the relative improvement of the target's PND by cosine, how many watched sets "
-    "improve, stay unchanged or worsen as a whole by the paired bootstrap, and the lowest improvement of any set. PND "
-    "is the share of (positive, negative) pairs whose positive is not closer. Intervals are not corrected for multiple "
-    "tests."
+    "For each trial's last measured rung, the table shows the relative improvement of the target's PND by cosine, how "
+    "many watched sets improve, stay unchanged or worsen as a whole according to the paired bootstrap, and the lowest "
+    "improvement among the watched sets. PND is the share of (positive, negative) pairs in which the positive is not "
+    "closer than the negative. Intervals are not corrected for multiple tests."
 )
 
 
 def sentences(rungs: Sequence[WatchedRung]) -> list[str]:
-    """Return the table's explanation, and the adiabatic range for each geometry if there is a target."""
+    """Return an explanation of the table and, if there is a target, the adiabatic range for each geometry."""
     stated = [f"By {geometry}, {found}." for geometry, found in _adiabatic_ranges(rungs).items()]
     return [WATCHED_TEXT, *stated]
 
 
 def watched_lines(watched: Iterable[WatchedRung]) -> list[str]:
-    """Return terminal lines with each geometry's adiabatic range; empty without watched data."""
+    """Return terminal lines with each geometry's adiabatic range, or an empty list without watched data."""
     rungs = last_rungs(watched)
     if not rungs:
         return []
@@ -113,7 +113,7 @@ def _adiabatic_ranges(rungs: Sequence[WatchedRung]) -> dict[Geometry, AdiabaticR
 
 
 def table(rungs: Sequence[WatchedRung], geometry: Geometry) -> TextTable:
-    """Return a row per trial: the target's improvement, and the watched sets' verdicts and smallest improvement."""
+    """Return a row per trial: the target's improvement, the watched sets' verdicts, and their lowest improvement."""
     columns = (
         "trial",
         "learning rate",
@@ -148,7 +148,7 @@ def table(rungs: Sequence[WatchedRung], geometry: Geometry) -> TextTable:
 
 
 def tensor_table(rungs: Sequence[WatchedRung]) -> TextTable:
-    """Return a row for each of the tensors that changed most in each trial."""
+    """Return a table of the tensors that changed most in each trial."""
     rows = []
     for rung in rungs:
         for tensor in rung.watched.tensors:
@@ -168,7 +168,7 @@ def tensor_table(rungs: Sequence[WatchedRung]) -> TextTable:
 
 
 def as_json(rungs: Sequence[WatchedRung]) -> dict[str, Any]:
-    """Return all changes x100 for ``watch.json``."""
+    """Return the content of ``watch.json``, with measures and their changes x100."""
     ranges = {geometry: adiabatic_range(rungs, geometry) for geometry in GEOMETRIES}
     trials = []
     for rung in rungs:
@@ -193,7 +193,7 @@ def as_json(rungs: Sequence[WatchedRung]) -> dict[str, Any]:
 
 
 def rows(rungs: Iterable[WatchedRung]) -> list[dict[str, Any]]:
-    """Return the rows of ``watched.parquet``: one per rung, set and measure; scores x100."""
+    """Return the rows of ``watched.parquet``: one per rung, set and measure. Scores are x100."""
     all_rows: list[dict[str, Any]] = []
     for rung in rungs:
         target = rung.watched.target

@@ -35,7 +35,7 @@ Row = dict[str, Any]  # a table's cells, keyed by column
 
 @dataclass(frozen=True)
 class Report:
-    """A written report: its location, its local folder and files, and the summary that it was made from."""
+    """A written report: its location, its local folder and files, and the summary from which it was made."""
 
     location: str
     folder: Path
@@ -44,15 +44,15 @@ class Report:
 
 
 def write(place: Path | Folder, to: Path | None = None) -> Report:
-    """Write a run's report to its ``report`` folder or the folder ``to``, replacing an earlier one.
+    """Write a run's report to the run's ``report`` folder or to the folder ``to``, replacing any earlier report.
 
-    All scores in its files are x100. The first file is replaced only after all files are complete,
-    so a failed report leaves the earlier one unchanged. Damaged scores and readings are left out
-    and listed in a note in the report.
+    All scores in the report's files are x100. No file is replaced until all new files are complete,
+    so if creating the report fails, the earlier report is unchanged. Damaged scores and readings
+    are left out and listed in a note in the report.
 
     Raises:
-        InputError: If ``place`` does not contain a run, if its settings have changed since the
-            sweep started, or if it is not writable.
+        InputError: If ``place`` does not contain a run, if the run's settings have changed since the
+            sweep started, if its ``report`` folder is a symbolic link, or if the report cannot be written.
     """
     run = as_folder(place)
     report = run.within("report") if to is None else LocalFolder(to)
@@ -166,7 +166,7 @@ def _contents(summary: Summary, origin: Origin, readings: Readings | None) -> di
 
 
 def _watched_contents(rungs: Sequence[WatchedRung], figure_png: bytes | None) -> dict[str, bytes]:
-    """Return the files on watched data; empty if the run has no watched data."""
+    """Return the files about watched data; the result is empty if the run has none."""
     if figure_png is None:
         return {}
     last = json.dumps(watched_trials.as_json(last_rungs(rungs)), indent=1)
@@ -178,7 +178,7 @@ def _watched_contents(rungs: Sequence[WatchedRung], figure_png: bytes | None) ->
 
 
 def _measure_files(measures: Sequence[Measure]) -> dict[str, bytes]:
-    """Return the files with the run's measures; empty if the run has no measures."""
+    """Return the files with the run's measures; the result is empty if the run has none."""
     if not measures:
         return {}
     rows = [dataclasses.asdict(measure) for measure in measures]
@@ -191,7 +191,7 @@ def _measure_files(measures: Sequence[Measure]) -> dict[str, bytes]:
 
 
 def _cost_rows(account: Account) -> list[Row]:
-    """Return a row for each kind of trial, then a total over all trials; money is null without prices."""
+    """Return a row for each kind of trial, then the total of all trials; money is null without prices."""
     rows: list[Row] = []
     for entry in (*account.entries, account.total):
         row = {

@@ -1,4 +1,4 @@
-"""State shared by a process's trials over a sequence of data sets."""
+"""State that a process's trials share when they learn a sequence of data sets."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,9 +19,9 @@ from raysweep.training.workbench import NO_CONTEXTS, Workbench
 
 @dataclass
 class SequenceBench(Workbench):
-    """A workbench for trials that train an adapter over stored embeddings, so the encoder itself is not loaded.
+    """A workbench for trials that train an adapter on stored embeddings, so the encoder itself is not loaded.
 
-    ``sub_embeddings`` are those of the current trial. ``on_step`` is called at each optimizer step.
+    ``sub_embeddings`` holds the current trial's adapter layers. ``on_step`` is called at each optimizer step.
     """
 
     sub_embeddings: SubEmbeddings = field(default_factory=lambda: SubEmbeddings([]), init=False)
@@ -32,7 +32,7 @@ class SequenceBench(Workbench):
 
     @property
     def sequence_dev(self) -> SequenceSet:
-        """Return dev, which must belong to a sequence."""
+        """Return the dev split, which must be that of a sequence."""
         assert isinstance(self.dev, SequenceSet)
         return self.dev
 
@@ -48,11 +48,11 @@ class SequenceBench(Workbench):
         self.sub_embeddings = SubEmbeddings.from_weights(weights)
 
     def trained(self) -> TrainedWeights:
-        """Return the adapter's weights under the mask of each data set."""
+        """Return the adapter's weights with each data set's mask applied."""
         return self.sub_embeddings.weights
 
     def encoders(self, batch_contexts: Sides[BatchContext] = NO_CONTEXTS) -> Encoders:
-        """Return the encoders of queries and documents, each sentence under the mask of its data set."""
+        """Return the encoders of queries and documents; they embed each sentence with the mask of its data set."""
         sentences, adapters = self.prepared.sequence, self.sub_embeddings
         return self.prepared.reference_embeddings.map(
             lambda embeddings: SubEncoder(embeddings, sentences, adapters, self.device)
@@ -65,7 +65,7 @@ class SequenceBench(Workbench):
     def task_scores(
         self, evaluation: ScoredSet, encoded: Encoded
     ) -> dict[PointKey, retrieval.Scores]:
-        """Return the scores of each data set's ``mask`` point, on its own queries and pool."""
+        """Return the scores of each data set's ``mask`` point, computed with that data set's queries and pool."""
         assert isinstance(evaluation, SequenceSet)
         plain = self.measure(evaluation, [("plain", None)], encoded)["plain", None]
         of_tasks = evaluation.split_scores(plain)
@@ -74,7 +74,7 @@ class SequenceBench(Workbench):
     def describe_tasks(
         self, evaluation: ScoredSet, scores: dict[PointKey, retrieval.Scores]
     ) -> list[dict[str, Any]]:
-        """Return the points of individual data sets as in a ledger event, like :meth:`describe`."""
+        """Return the points of individual data sets in ledger form, like :meth:`describe`."""
         assert isinstance(evaluation, SequenceSet)
         described = []
         for (key, of_task), task in zip(scores.items(), evaluation.tasks.values(), strict=False):

@@ -103,7 +103,8 @@ class Training:
         self.streams = RandomStreams(bench.dropouts, self.device)
         # whether activations are recomputed, for example after running out of memory
         self.recomputes = False
-        self.loss_sum = torch.zeros((), device=self.device)  # of the rung's batches
+        # sum of the current rung's batch losses
+        self.loss_sum = torch.zeros((), device=self.device)
 
     @property
     def _per_class(self) -> int | None:

@@ -93,8 +93,9 @@ class Workbench:
     cache_bytes: int = 2 << 30
     checkpoints_blocks: bool = False
     watch: WatchTask | None = None
-    head: Head | None = field(default=None, init=False)  # of the model's current trial
-    # whether that trial tunes only queries
+    # the head of the trial whose weights the model has
+    head: Head | None = field(default=None, init=False)
+    # whether this trial tunes only the query encoder
     keeps_documents: bool = field(default=False, init=False)
     _pairs_by_split: dict[ScoredSplit, PairSet] = field(default_factory=dict, init=False)
     _untuned: dict[tuple[ScoredSplit, bool], Float32Array] = field(default_factory=dict, init=False)
@@ -118,7 +119,7 @@ class Workbench:
 
         artifacts = self.prepared.tokens_artifacts
         self.tokens = artifacts.zip(source.prompts_of(config)).map(open_tokens)
-        self._prefixes: Sides[Prefix] | None = None  # of the last trial with a cache
+        self._prefixes: Sides[Prefix] | None = None  # the cache of the last trial that used one
         self._watching: Watching | None = None
         if self.watch is not None:
             reference = EncoderConfig(**self.prepared.reference)

@@ -9,9 +9,9 @@ from raysweep.report.tables import MISSES
 
 MAX_OPEN_ROWS = 20  # longer tables scroll below a fixed header
 
-MAX_WIDTH_PIXELS = 1400  # of figures
+MAX_WIDTH_PIXELS = 1400  # wider figures are scaled down
 
-NUM_COLORS = 128  # of figures
+NUM_COLORS = 128  # size of a figure's palette
 
 
 def join(parts: Iterable[str]) -> str:
@@ -25,13 +25,13 @@ def paragraph(text: str, style: str = "") -> str:
 
 
 def note_list(notes: Iterable[str]) -> str:
-    """Return notes as a list, or an empty string without notes."""
+    """Return notes as an HTML list, or an empty string if there are none."""
     items = "".join(f"<li>{escape_html(note)}</li>" for note in notes)
     return f'<ul class="notes">{items}</ul>' if items else ""
 
 
 def section(name: str, title: str, *parts: str) -> str:
-    """Return a section that links can target; empty if all its parts are empty."""
+    """Return a section that links can target, or an empty string if all parts are empty."""
     content = join(parts)
     if not content:
         return ""
@@ -52,7 +52,7 @@ def figure(png: bytes, title: str) -> str:
 
 
 def _shrink(png: bytes) -> bytes:
-    """Shrink a PNG made for print to ``MAX_WIDTH_PIXELS`` and ``NUM_COLORS``, which cuts its size to a tenth."""
+    """Reduce a PNG made for print to ``MAX_WIDTH_PIXELS`` and ``NUM_COLORS``, which cuts the file size to a tenth."""
     from PIL import Image
 
     with Image.open(io.BytesIO(png)) as original:
@@ -68,13 +68,13 @@ def _shrink(png: bytes) -> bytes:
 
 
 def details(title: str, content: str, *, is_open: bool = False) -> str:
-    """Return ``content``, which is HTML, in a collapsible element."""
+    """Wrap ``content``, which is HTML, in a collapsible element."""
     attribute = " open" if is_open else ""
     return f"<details{attribute}><summary>{escape_html(title)}</summary>\n{content}\n</details>"
 
 
 def table(content: TextTable, label: str, style: str = "") -> str:
-    """Return a table in a box that scrolls, including by keyboard; ``label`` names the box for screen readers."""
+    """Return a table in a box that mouse and keyboard can scroll; ``label`` names the box for screen readers."""
     head = _cells("th", content, [escape_html(column) for column in content.columns])
     rows = [_row(content, row) for row in content.rows]
     body = f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody>"
@@ -118,7 +118,7 @@ def _cells(tag: str, content: TextTable, cells: Sequence[str]) -> str:
 
 
 def wrap_terms(text: str) -> str:
-    """Escape a list of terms so that lines break between them, and not inside ``1e-05``."""
+    """Escape a comma-separated list so that lines break only between its terms, not inside a term like ``1e-05``."""
     *terms, last = text.split(", ")
     if not terms:
         return escape_html(last)

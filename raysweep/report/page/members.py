@@ -19,7 +19,10 @@ TITLE = "Front members"
 
 
 def member_table(summary: Summary) -> str:
-    """Return the table: the knee, then the front by decreasing S on dev. Guard headings include limits."""
+    """Return the table of members: the knee first, then the others in order of decreasing S on dev.
+
+    The column headings of guards include the guards' limits.
+    """
     content = front_table(summary)
     knee_rows: list[tuple[str, ...]] = []
     other_rows: list[tuple[str, ...]] = []
@@ -41,7 +44,7 @@ def member_table(summary: Summary) -> str:
 
 
 def member_values(member: Member, index: int, summary: Summary) -> Json:
-    """Return the values of one front member; ``index`` is the index of its point among the points shown."""
+    """Return the values of one front member; ``index`` is the index of the member's point among the points shown."""
     point = member.dev
     command = export_command(summary, point.name)
     guards = []
@@ -101,7 +104,7 @@ def _missed(name: str, score: float, minimum: float) -> str:
 def _intervals(
     member: Member, front: FrontUncertainty | None, keys: Mapping[str, str], goals: Goals
 ) -> Json:
-    """Return a member's stability and score intervals, both on the split of ``front``.
+    """Return a member's stability and the intervals for its scores, both on the split that ``front`` describes.
 
     The result is empty if per-query scores are not stored.
     """

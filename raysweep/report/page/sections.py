@@ -224,7 +224,10 @@ def _front(material: Material) -> str:
     title = f"{TITLE} ({len(summary.members)})"
     members = details(title, member_table(summary), is_open=True)
     definitions = paragraph(scores_text(summary.results.info), "soft")
-    order = f"The knee comes first, then the front by decreasing {summary.goals.s} on dev, where it was chosen."
+    order = (
+        f"The knee comes first, then the other members in order of decreasing {summary.goals.s} on dev, the split on "
+        "which the front was chosen."
+    )
     return section("front", "Front", chart, picture, definitions, members, paragraph(order, "soft"))
 
 

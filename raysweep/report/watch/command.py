@@ -27,10 +27,10 @@ def watch(
     sleep: Sleep = time.sleep,
     now: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Show a run every ``seconds`` until it has no driver.
+    """Show a run every ``seconds`` seconds until its driver has exited.
 
-    In a terminal the view is updated in place; elsewhere a line is printed per change, and the
-    complete view at the end.
+    In a terminal, the view is updated in place; elsewhere, a line is printed for each change. At the end, the complete
+    view is printed.
 
     Raises:
         InputError: If the run does not exist or is damaged.
@@ -58,7 +58,7 @@ def watch_once(run: Folder, console: Console) -> None:
 
 
 def state_as_json(run: Folder) -> dict[str, Any]:
-    """Return a run's state, its trials by status without replicates, and its dev front with hypervolume.
+    """Return a run's state, its number of trials by status (excluding replicates), and its dev front with hypervolume.
 
     Raises:
         InputError: If the run does not exist or is damaged.
@@ -91,7 +91,7 @@ def state_as_json(run: Folder) -> dict[str, Any]:
 
 
 def _views(run: Folder, seconds: float, sleep: Sleep, clock: Clock) -> Iterator[View]:
-    """Yield the run's view every ``seconds`` until nothing more can change."""
+    """Yield a view of the run every ``seconds`` seconds until its driver has exited."""
     ledger = GrowingLedger(run)
     view = View(look(run, ledger, clock))
     while True:

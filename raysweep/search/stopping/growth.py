@@ -7,10 +7,10 @@ the mean over the latest trials, each measured against the front without that tr
 
 While there are new trials left to start, only good trials resume, because early gains are mostly noise. After the first
 rung, the good trials are the best quarter. From any later budget b to the next budget c, they are the best b / c of the
-trials that reached b, so each stage gets about the same share of training. Once all trials have started, trials resume
-as long as they have an expected gain. Before the search ends, good trials with no expected gain resume too, because
-slow starters are easily underrated. Trials are only compared at equal budgets, and the ends of the front count as much
-as its middle.
+trials that reached b, so each rung level gets about the same share of the training. Once all trials have started,
+trials resume as long as they have an expected gain. When no such trials are left, other good trials resume too, because
+slow starters are easily underestimated. Trials are only compared at equal budgets, and the ends of the front count as
+much as its middle.
 """
 
 import bisect

@@ -113,7 +113,7 @@ def test_bill_matches_sums_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert bill.unused == pytest.approx(head + idle_spot + idle_on_demand) == pytest.approx(1.34)
     assert bill.total == pytest.approx(0.50 + booting + head + idle_spot + idle_on_demand)
     assert bill_text(bill) == (
-        "nodes cost 2.37 in money: 0.50 for trials, 0.53 for booting nodes, 1.34 for the head and unused nodes"
+        "nodes cost 2.37: 0.50 for trials, 0.53 for booting nodes, 1.34 for the head and unused nodes"
     )
 
 
@@ -127,7 +127,7 @@ def test_report_shows_the_bill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     )
     report = write(tmp_path)
     for name in ("front.md", "report.html"):
-        assert "Nodes cost 2.37 in money: 0.50 for trials" in (report.folder / name).read_text()
+        assert "Nodes cost 2.37: 0.50 for trials" in (report.folder / name).read_text()
 
 
 def test_killed_driver_loses_at_most_minutes_of_the_bill(

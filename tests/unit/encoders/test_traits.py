@@ -85,7 +85,9 @@ def test_static_embeddings_may_have_every_role_but_tuned(
     np.testing.assert_allclose(loaded.embed_texts(TEXTS), expected, atol=1e-6)
     with pytest.raises(InputError, match="cannot be tuned: it has static embeddings"):
         encoder.load(config, role="tuned")
-    with pytest.raises(InputError, match="max_tokens is 8; allowed for static embeddings: none"):
+    with pytest.raises(
+        InputError, match="max_tokens is 8; allowed for static embeddings: no value"
+    ):
         encoder.load(EncoderConfig(name=config.name, max_tokens=8))
 
 

@@ -196,7 +196,7 @@ def test_invalid_input_is_rejected_before_embedding(
 def test_embeddings_that_are_not_finite_are_rejected(
     files: tuple[Path, Path], tiny_encoder: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(InputError, match="its embeddings are not finite numbers"):
+    with pytest.raises(InputError, match="its embeddings contain NaN or infinity"):
         score(files, [1], model=write_nan_encoder(tiny_encoder, tmp_path))
 
 

@@ -250,7 +250,7 @@ def test_weights_that_are_not_finite_are_found_while_tokenizing(
 ) -> None:
     broken = write_nan_encoder(tiny_encoder, tmp_path / "broken")
     with pytest.raises(
-        InputError, match=f"model '{broken}': its embeddings are not finite numbers"
+        InputError, match=f"model '{broken}': its embeddings contain NaN or infinity"
     ):
         prepare(tmp_path, model=broken, reference=tiny_encoder)
 

@@ -212,7 +212,7 @@ def test_encoder_with_nan_embeddings_is_rejected(tmp_path: Path, tiny_encoder: s
         "model": broken,
         "storage__runs": str(tmp_path / "runs"),
     }
-    with pytest.raises(InputError, match="model .*broken': its embeddings are not finite numbers"):
+    with pytest.raises(InputError, match="model .*broken': its embeddings contain NaN or infinity"):
         prepare_here(*read(tmp_path, SWEEP, **overrides, evaluation__k="4"))
     assert not list(tmp_path.rglob("encoded-*/artifact.json"))
 
