@@ -137,7 +137,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rungs", type=int, default=5)
     parser.add_argument("--queries", type=int, default=200, help="maximum number of queries of dev")
     parser.add_argument(
-        "--pool", type=int, help="size of the random retrieval pool; default: all of train"
+        "--pool",
+        type=int,
+        help="size of the random retrieval pool; default: five sentences per query, at most all of train",
     )
     parser.add_argument(
         "--workers", type=int, default=1, help="concurrent trials, each on one CPU core"

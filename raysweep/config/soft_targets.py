@@ -1,4 +1,4 @@
-"""The table of soft targets, which compute scored pairs' target cosines from the scores of K frozen experts.
+"""The table of soft-target rules, which compute scored pairs' target cosines from the scores of K frozen experts.
 
 The rules are from Lu et al. 2024, "Improving embedding with contrastive fine-tuning on small datasets with
 expert-augmented scores" (arXiv:2408.11868).
@@ -69,7 +69,7 @@ SOFT_TARGETS: Mapping[str, SoftTargets] = MappingProxyType(
 def soft_targets(
     rule: str, same_class: NDArray[np.bool_], scores: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """Return the target cosines (n,) for pairs by a rule from the table.
+    """Return the target cosines (n,) that a rule from the table assigns to pairs.
 
     Args:
         rule: A name in :data:`SOFT_TARGETS`.

@@ -85,7 +85,7 @@ class CostTracker:
         used = self._used(wall_seconds)
         for key, limit in self._limits.items():
             if used[key] >= limit:
-                return ReachedLimit(f"budget.{key}", f"budget.{key}={limit:g} was reached", limit)
+                return ReachedLimit(f"budget.{key}", f"budget.{key}={limit:g} is used up", limit)
         return None
 
     def seconds_left(self, wall_seconds: float) -> float:

@@ -22,12 +22,12 @@ PAIR_STUDY = "P and S"
 class StudyFile:
     """The file of a study, with an Optuna trial of the same number for each of the sweep's trials.
 
-    Unless the sampler itself maximizes P and S, a second study, whose name ends with ``PAIR_STUDY``, has the same
-    trials with two values, those of their best points. While the sweep runs, trials that have not ended are RUNNING.
-    Failed trials are FAIL, and trials without a rung are PRUNED. All others are COMPLETE, as are paused and interrupted
-    ones at the sweep's end, because optuna-dashboard leaves pruned trials out of most plots; the ``status`` attribute
-    has the actual status. A replicate has its original's parameters and the ``replicate_of`` attribute. ``begin`` must be
-    called for every trial, in order.
+    Unless the sampler itself maximizes P and S, a second study, whose name ends with ``PAIR_STUDY``, contains
+    the same trials, each with P and S of its best point as its two values. While the sweep runs, trials that have not
+    ended are RUNNING. Failed trials are FAIL, and trials without a rung are PRUNED. All others are COMPLETE, as are
+    paused and interrupted ones at the sweep's end, because optuna-dashboard leaves pruned trials out of most plots; the
+    ``status`` attribute has the actual status. A replicate has its original's parameters and the ``replicate_of``
+    attribute. ``begin`` must be called for every trial, in order.
     """
 
     def __init__(self, path: Path, name: str, proposer: Proposer) -> None:

@@ -87,11 +87,13 @@ class ReadingsWriter:
             self.run.remove(FILE)
             return
         if stored is not None and stored.texts:
-            self.run.remove(PAGE)  # first, so that a kill in between causes this to be repeated
+            self.run.remove(
+                PAGE
+            )  # first, so that this is repeated if the process is killed in between
             self.run.keep(FILE, stored.without_texts().content())
 
     def _retrieved(self, front: Sequence[Point]) -> dict[PointName, Retrieved]:
-        """Return the known retrieved sentences of the reference and the front."""
+        """Return the retrieved sentences that are available for the reference and the front."""
         retrieved: dict[PointName, Retrieved] = {}
         # Some points' weights may have been removed since an earlier session stored their readings.
         with contextlib.suppress(InputError):

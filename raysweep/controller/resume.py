@@ -317,7 +317,7 @@ def check_changes(before: SweepConfig, after: SweepConfig, run: str) -> None:
             forbidden.append(f"{key} was {old!r} and is {new!r}")
     if forbidden:
         raise InputError(
-            f"{run}: cannot be resumed with another configuration: {'; '.join(forbidden)}; allowed to change: "
+            f"{run}: cannot be resumed with a different configuration: {'; '.join(forbidden)}; allowed to change: "
             f"{', '.join(CHANGEABLE)}, additions to the space, and the ends of its ranges"
         )
 

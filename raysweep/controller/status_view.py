@@ -26,7 +26,7 @@ NUMBERS = ("trial", "examples", "rung ends in")
 
 @dataclass(frozen=True)
 class StatusView:
-    """A status that rich renders, with the times extrapolated to the moment of rendering."""
+    """A status as a Rich renderable, with its times extrapolated to the moment of rendering."""
 
     status: SweepStatus
     taken_at: float = field(default_factory=time.monotonic)

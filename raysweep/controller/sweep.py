@@ -70,7 +70,7 @@ SLOWEST_RUNGS = 10  # a rung's time limit, as a multiple of the slowest rung's t
 MIN_RUNG_LIMIT_SECONDS = 1800.0
 PAUSED = Verdict(TrialStatus.INTERRUPTED, "the sweep is paused")
 STOPPED = Verdict(TrialStatus.STOPPED, "requested with raysweep control")
-# interval between events with node time; the bill misses at most this much after a kill
+# interval between events that record node time; after a kill, the bill lacks at most this much
 NODES_COUNTED_SECONDS = 300.0
 
 
@@ -107,7 +107,7 @@ class Sweep:
     num_workers: int | None = None  # maximum number of concurrent trials in this session, if known
     steering: Steering = field(default_factory=Steering)
     is_over: bool = False  # True once the search has ended and the front is being scored
-    num_to_score: int = 0  # rungs that no worker scores yet, once the search has ended
+    num_to_score: int = 0  # rungs that no worker is scoring yet, once the search has ended
 
     def __post_init__(self) -> None:
         config = self.config
@@ -264,8 +264,8 @@ class Sweep:
         """Record a rung, and return whether the trial must leave its worker.
 
         ``rung`` is a ``rung`` event as JSON, without the fields that the sweep adds: the trial, ``may_begin``, the cost
-        and the time. A trial that resumes from a checkpoint may report its last rung a second time; the rung then
-        counts once.
+        and the time. A trial that resumes from a checkpoint may report its last rung a second time; the rung is
+        still counted once.
         """
         assignment = self.assignments[number]
         self._note_report(assignment, None)
@@ -308,7 +308,7 @@ class Sweep:
         assignment.activity = Activity.TRAINING
 
     def note_activity(self, number: int, activity: Activity, age: float) -> None:
-        """Show a trial's activity of ``age`` seconds ago, unless it has reported since."""
+        """Show what a trial was doing ``age`` seconds ago, unless it has reported since."""
         assignment = self.assignments.get(number)
         if assignment is None or assignment.activity in (Activity.WAITING, activity):
             return
@@ -434,7 +434,7 @@ class Sweep:
         self.show()
 
     def fail(self, number: int, error: RaisedError) -> None:
-        """Queue a trial that raised an error to run once more on another node, or end it if it raised before.
+        """Queue a trial that raised an error to run once more on another node, or end it if it raised one before.
 
         A node on which too many errors in a row were raised is excluded.
         """
@@ -705,7 +705,7 @@ class Sweep:
             assignment.paid_until = now
 
     def _remove_beyond_bound(self) -> None:
-        """Meet ``storage.max_gib`` by ending paused trials, worst first, and then by removing the front's weights.
+        """Stay within ``storage.max_gib`` by ending paused trials, worst first, and then by removing the front's weights.
 
         The checkpoints of running and interrupted trials are needed and do not count, because many large checkpoints
         would otherwise cost the front its weights.

@@ -55,7 +55,7 @@ class VectorFile:
         return width
 
     def vectors(self, rows: NDArray[np.integer]) -> NDArray[np.float32]:
-        """Return the vectors of ``rows`` (m,), numbers below n."""
+        """Return the vectors of ``rows`` (m,), which are indices below n."""
         return np.ascontiguousarray(self.embeddings[self.places[rows]])
 
     def read(self, rows: NDArray[np.integer]) -> LabeledVectors:
@@ -107,7 +107,7 @@ class Neighbors:
         ids: NDArray[np.integer],
         cosines: NDArray[np.float32],
     ) -> None:
-        """Replace the neighbors of one or several rows in a slot with at most k new ones; a cosine of -inf means none."""
+        """Replace the neighbors of one or more rows in a slot with at most k new ones; a cosine of -inf means none."""
         exists = cosines > -np.inf
         count = cosines.shape[-1]
         self.ids[rows, slot] = -1

@@ -24,7 +24,7 @@ own_weights: WeightContext = nullcontext
 
 
 class SideEncoder(Protocol):
-    """Encoder of one side's sentences, which are identified by their ids."""
+    """An encoder for one side's sentences, which are identified by their ids."""
 
     @property
     def width(self) -> int:

@@ -2,7 +2,7 @@
 
 - Points whose queries and documents have different encoders, with the library's ``Router``: ``encode_query`` and
   ``encode_document`` are the two encoders; ``encode`` embeds documents.
-- The model of a data set of a sequence: the frozen encoder, and the adapter's dense layers under the data set's mask.
+- The model for one data set in a sequence: the frozen encoder, then the adapter's dense layers with the data set's mask.
 """
 
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ def _route(
 
 
 def find_data_set(names: Sequence[str], data_set: str | None) -> int | None:
-    """Return a data set's number among those of a run, or None if the run is not over a sequence.
+    """Return the index of a data set in a run's sequence, or None if the run is not over a sequence.
 
     Raises:
         InputError: If the name is missing, is unknown, or does not apply to the run.
@@ -79,7 +79,7 @@ def find_data_set(names: Sequence[str], data_set: str | None) -> int | None:
 def build_sub_embedding(
     base: "SentenceTransformer", layers: Sequence[Layer]
 ) -> "SentenceTransformer":
-    """Return a model that embeds sentences as unit(x + MLP(x)), x being their unit embeddings under ``base``.
+    """Return a model that embeds sentences as unit(x + MLP(x)), where x is a sentence's unit embedding under ``base``.
 
     The library's own dense layers compute the residual connection, since x = relu(x) - relu(-x).
     """

@@ -23,7 +23,7 @@ def relative_improvement(before: float, after: float, *, lower_is_better: bool) 
 
 @dataclass(frozen=True)
 class MeasuredValue:
-    """A measure's value by one geometry, in [0, 1], and its change from the base encoder's value if there is a base.
+    """A measure's value under one geometry, in [0, 1], and its change from the base encoder's value if there is a base.
 
     ``low`` and ``high`` are the ends of the 95% bootstrap interval for the difference (value minus base), or None if the
     change is not tested. ``z`` is the statistic of the z-test over ``pairs`` (positive, negative) pairs; ``value`` is

@@ -311,20 +311,20 @@ def _watch(
 
 @dataclass
 class _StallDetector:
-    """Detector of stages that make no progress for ``resources.stall_seconds``."""
+    """Detects stages that make no progress for ``resources.stall_seconds``."""
 
     stage_name: str
     stall_seconds: float
     waiting: WaitingWatch
     last_progress: tuple[int, int] = (-1, 0)
     moved_at: float = 0.0  # monotonic clock
-    stalled_at: float = 0.0  # when progress last changed or nodes were last being started
+    stalled_at: float = 0.0  # when progress last changed or nodes were last seen starting
 
     def check(self, progress: StageProgress) -> None:
         """Record the progress so far.
 
         Raises:
-            TemporaryError: If the progress has not changed for too long although the stage is not waiting for anything.
+            TemporaryError: If progress has stayed the same for too long even though the stage is not waiting for anything.
         """
         now = time.monotonic()
         counts = (progress.done, progress.shards)

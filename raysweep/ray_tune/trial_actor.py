@@ -37,8 +37,8 @@ from raysweep.training.trial import Intervals, rungs_and_progress, trial_seed, w
 from raysweep.training.weights import save_point
 from raysweep.training.workbench import RungResult
 
-PROGRESS_SECONDS = 5.0  # between two progress reports within a rung
-LOG_SECONDS = 60.0  # between two progress lines of one trial in the log
+PROGRESS_SECONDS = 5.0  # between progress reports within a rung
+LOG_SECONDS = 60.0  # between a trial's progress lines in the log
 NODE_GOES = Loss(Blame.NODE, "its node is about to be removed")
 
 
@@ -51,7 +51,7 @@ class SweepTask:
     run: Folder
     seed: int
     checkpoint_seconds: float
-    listener: Listener | None = None  # for heartbeats; None sends none
+    listener: Listener | None = None  # receives heartbeats; without one, none are sent
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def job_of(tune_config: dict[str, Any]) -> Assignment | AfterSearch:
 
 
 def _as_result(loss: Loss) -> dict[str, Any]:
-    """Return the last result, in Tune's form, of a trial that must leave its worker."""
+    """Return, in Tune's format, the last result of a trial that must leave its worker."""
     return {"blame": loss.blame.value, "reason": loss.reason, **_node_in_result(), "done": True}
 
 
@@ -209,7 +209,7 @@ class TrialActor(tune.Trainable):
         yield score_on_test(self.bench, sweep.run, rung)
 
     def _watched(self, task: TrialTask, step: int) -> Iterator[Watched]:
-        """Yield the values on watched data of a trial's last rung; nothing runs before the first step."""
+        """Yield the values that a trial's last rung reaches on watched data; nothing runs before the first step."""
         self._open_bench(task.sweep)
         yield watch_last_rung(
             task.assignment.config,
@@ -237,7 +237,7 @@ class TrialActor(tune.Trainable):
         return True
 
     def cleanup(self) -> None:
-        """Let an unfinished trial write a checkpoint if it has to leave within a rung, for example at a time limit."""
+        """Let an unfinished trial write a checkpoint if it must leave in the middle of a rung, such as at a time limit."""
         results, self.results = self.results, iter(())
         if isinstance(results, Generator):
             try:
@@ -349,7 +349,7 @@ class TrialActor(tune.Trainable):
         if self.bench.shown_split != "dev" or not isinstance(self.bench.dev, EvaluationSet):
             return None
         points = result.points
-        # restored from a checkpoint, which lacks them
+        # points restored from a checkpoint have no retrieved sentences
         if any(scores.retrieved is None for scores in points.values()):
             points = self.bench.measure(self.bench.dev, list(points))
         trial = self.task.assignment.number

@@ -44,8 +44,8 @@ class RungResult:
 
     ``loss`` is the mean over the rung's batches; ``seconds`` is the time since the trial began, excluding pauses.
     ``points`` holds per-query scores of every operating point, the tuned encoder's own point first. ``stop`` is the
-    reason the trial's own rule stopped it, or None. ``calibration`` is the softmax head's on dev, or None without a
-    head. ``labeled`` holds the scores of points that use the pool's labels. ``measures`` holds the pair
+    reason the trial's own rule stopped it, or None. ``calibration`` is that of the softmax head on dev, or None without
+    a head. ``labeled`` holds the scores of points that use the pool's labels. ``measures`` holds the pair
     measures on dev, if the sweep has experts. ``watched`` has the values on watched data, if the rung measures it.
     ``tasks`` holds the scores of a sequence's data sets learned so far; only the last rung of a sequence also has
     ``points``.
@@ -93,7 +93,7 @@ class Workbench:
     cache_bytes: int = 2 << 30
     checkpoints_blocks: bool = False
     watch: WatchTask | None = None
-    # the head of the trial whose weights the model has
+    # the head of the trial whose weights are loaded
     head: Head | None = field(default=None, init=False)
     # whether this trial tunes only the query encoder
     keeps_documents: bool = field(default=False, init=False)

@@ -50,7 +50,7 @@ def accuracy(is_right: Flags) -> Score:
 
 
 def spearman(gold: Values, predicted: Values) -> Score:
-    """Return Spearman's rank correlation of two arrays, (rows,) each; tied values get the mean of their ranks.
+    """Return Spearman's rank correlation of two arrays of shape (rows,); tied values get the mean of their ranks.
 
     The interval is Fisher's, with the standard error of Bonett and Wright (2000), sqrt((1 + r^2 / 2) / (n - 3)). The
     correlation is undefined if either array is constant, and the interval if there are fewer than 4 rows.

@@ -58,7 +58,7 @@ def watch_once(run: Folder, console: Console) -> None:
 
 
 def state_as_json(run: Folder) -> dict[str, Any]:
-    """Return a run's state, its number of trials by status (excluding replicates), and its dev front with hypervolume.
+    """Return a run's state: its number of trials by status, without replicates, and its dev front with the hypervolume.
 
     Raises:
         InputError: If the run does not exist or is damaged.

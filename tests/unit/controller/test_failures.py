@@ -253,7 +253,7 @@ def test_time_budget_interrupts_a_trial_within_its_rung(
     assert sweep.record_progress(number, RungProgress(1, 1290, 4096, 38.4))
     sweep.release(number)
     (trial,) = load(tmp_path).trials
-    assert (trial.status, trial.reason) == ("interrupted", "budget.minutes=10 was reached")
+    assert (trial.status, trial.reason) == ("interrupted", "budget.minutes=10 is used up")
 
 
 def test_diverged_trials_do_not_count_as_failed(tmp_path: Path) -> None:

@@ -292,7 +292,9 @@ def test_the_kind_of_data_is_kept_if_the_file_leaves_it_to_the_columns(tmp_path:
 
 def test_rejected_change_releases_the_run(tmp_path: Path) -> None:
     make_run(tmp_path, MINIMAL)
-    with pytest.raises(InputError, match="cannot be resumed with another configuration") as caught:
+    with pytest.raises(
+        InputError, match="cannot be resumed with a different configuration"
+    ) as caught:
         load_resumed(tmp_path, None, [("seed", "5")])
     load_resumed(tmp_path)[1].ledger.close()
     assert caught.value  # which would keep the ledger, had it not been closed

@@ -177,7 +177,7 @@ def test_time_budget_interrupts_trials_at_their_next_rung(
     assert sweep.record_rung(number, rung(config, 1))
     sweep.release(number)
     (trial,) = load(tmp_path).trials
-    assert (trial.status, trial.reason) == ("interrupted", "budget.minutes=0.001 was reached")
+    assert (trial.status, trial.reason) == ("interrupted", "budget.minutes=0.001 is used up")
     assert sweep.assign() is None
     assert sweep.cause == ("budget.minutes", trial.reason, 0.001)
     sweep.finish("budget", trial.reason)
