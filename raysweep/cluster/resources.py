@@ -22,7 +22,7 @@ THREADS_PER_PROCESS = 8
 RAYS_OWN = ("CPU", "GPU", "TPU", "memory", "object_store_memory")  # names of Ray's own resources
 NODE_ID_LABEL = "ray.io/node-id"  # label that Ray itself gives every node
 GROUP_LABEL = "ray.io/node-group"  # label of nodes added by an autoscaler
-HEAD_RESOURCE = "node:__internal_head__"  # of Ray's head only
+HEAD_RESOURCE = "node:__internal_head__"  # a resource that only Ray's head has
 NODES_OF_UNLIMITED_GROUP = 64  # unless ``max_concurrent_trials`` is set
 BOOTSTRAP_FILE = "~/ray_bootstrap_config.yaml"  # where `ray up` stores the cluster file on its head
 ADDRESS_VARIABLE = "RAY_ADDRESS"
@@ -34,7 +34,7 @@ TORCH_PROCESS_BYTES = 450 << 20  # 410 MiB after importing Ray, torch and senten
 SEARCH_PROCESS_BYTES = 100 << 20  # 62 MiB after importing Ray, NumPy and faiss
 SEARCH_BLOCK_BYTES = 128 << 20  # cosines and the nearest rows so far for a block of queries
 COPIES_PER_ENCODER = 5  # of the weights: current, gradients, two for AdamW, one being written; initial ones are shared
-# times the hidden width, per token and layer; measured: 163 KiB per token
+# in multiples of the hidden width, per token and layer; 163 KiB per token were measured
 FLOATS_KEPT_FOR_BACKWARD = 18
 FLOATS_IN_FORWARD = 12  # times the hidden width, per token, for one layer at a time
 TOKENS_IN_FORWARD = 4096  # per batch that is only encoded
@@ -96,7 +96,7 @@ class Request:
 
     @property
     def threads(self) -> int:
-        """Return how many threads one worker computes with."""
+        """Return how many threads each worker uses."""
         return max(1, int(self.cpus))
 
     def packed(self, peak_bytes: int, gpu_bytes: int, cpus_per_gpu: float) -> "Request":
@@ -117,8 +117,8 @@ class Capacity:
     """A cluster's nodes that run work, and the number of workers of each kind that fit on them.
 
     ``nodes`` includes nodes that an autoscaler may still add. ``num_present`` is the number of nodes already up, if
-    known. ``num_alive`` also includes nodes that run no work, such as a head without CPUs. ``max_workers`` limits the
-    workers of prepare, if it is given.
+    known. ``num_alive`` also includes nodes that run no work, such as a head without CPUs. ``max_workers``, if
+    given, limits the number of workers of prepare.
     """
 
     nodes: tuple[NodeSize, ...]
@@ -181,7 +181,7 @@ class Capacity:
         return num_workers if self.max_workers is None else min(num_workers, self.max_workers)
 
     def trials(self, resources: ResourcesConfig) -> Request:
-        """Return the request for trials: by default one per GPU or, if there are no GPUs, one per few CPUs.
+        """Return the request for trials: by default one per GPU or, if there are no GPUs, one for every few CPUs.
 
         Raises:
             InputError: If the cluster has no room for even one trial.
@@ -277,7 +277,7 @@ def times_on(node: NodeSize, request: Request, memory_bytes: int = 0) -> int:
 
 
 def _count_on(nodes: Sequence[NodeSize], request: Request, memory_bytes: int = 0) -> int:
-    """Return how many of a request's workers fit on all nodes at a time."""
+    """Return how many of a request's workers fit on all nodes together."""
     return sum(times_on(node, request, memory_bytes) for node in nodes)
 
 
@@ -403,7 +403,7 @@ def groups_in_config(config: Any, head: NodeSize | None, unlimited: int) -> list
 
     Args:
         config: See :func:`raysweep.cluster.ray_internals.read_cluster_config`.
-        head: The size of the running head; a group of one such node is the head's, as for Ray Data.
+        head: The size of the running head; a group with a single node of this size is the head's, as Ray Data assumes.
         unlimited: The number of nodes to assume for each group without a maximum.
     """
     if config is None:

@@ -23,7 +23,7 @@ from raysweep.uncertainty.selection import Drop, between_splits, optimism, split
 
 REFERENCE: PointName = (None, None, "reference", None)
 
-# of configurations, keyed by the point names of their original trials
+# mean scores of configurations, keyed by the point names of their original trials
 Means = dict[PointName, ScoreIntervals]
 
 
@@ -166,7 +166,7 @@ def _assess(
 
 
 def _rows_of(stored: QueryScores, kind: str) -> list[int]:
-    """Return the rows of this kind's points without a trial, sorted by increasing value."""
+    """Return the rows of the points of this kind that belong to no trial, in stored order."""
     return [row for row, name in enumerate(stored.names) if name[0] is None and name[2] == kind]
 
 
