@@ -40,7 +40,7 @@ class PairColumns:
 
 @dataclass(frozen=True)
 class ScoredPairs:
-    """The scored pairs of a task: their sentences, and the gold scores, float64 (pairs,), on any scale.
+    """The sentences and gold scores of a task's scored pairs; ``gold`` is float64 (pairs,), on any scale.
 
     ``num_pairs`` includes pairs without a score. ``groups`` contains each pair's values in the group columns.
     """
@@ -113,7 +113,7 @@ def read(name: str, pieces: Sequence[sources.Piece], columns: PairColumns) -> Sc
         raise InputError(f"{name}: none of its {num_pairs} pairs has a score")
     if len(set(gold)) == 1:
         raise InputError(
-            f"{name}: every scored pair has the score {gold[0]:g}; a correlation needs two scores"
+            f"{name}: every scored pair has the score {gold[0]:g}; a correlation requires at least two different scores"
         )
     return ScoredPairs(name, first, second, np.array(gold), num_pairs, groups)
 
@@ -163,10 +163,10 @@ def _problem_of_first_line(piece: sources.Piece, columns: PairColumns) -> str:
     """Return why the first line of a ``.tsv`` is neither a header nor a pair, or "" if it is a header."""
     names = ", ".join(columns.names)
     no_header = "no header and a pair in every line: a score and two sentences, separated by tabs"
-    allowed = f"allowed: columns {names}, or {no_header}"
+    allowed = f"allowed: a header with the columns {names}, or {no_header}"
     first = next(sources.lines(piece), "")
     if not first.strip():
-        return f"is empty, or begins with an empty line; {allowed}"
+        return f"is empty, or its first line is empty; {allowed}"
     cells = [cell.strip().strip('"') for cell in first.split("\t")]
     if set(columns.names) <= set(cells):
         return ""

@@ -29,7 +29,7 @@ class _Reached(Exception):  # noqa: N818 (not an error: it carries a value out o
 class CacheLayout:
     """The cached sentences and their rows in the cache, one row per token.
 
-    ``groups`` are arrays of ids of sentences that are computed together. ``group_of`` and ``first_row``, each
+    Each array in ``groups`` holds the ids of sentences that are encoded together. ``group_of`` and ``first_row``, each
     (sentences,), give each sentence's group and the row of its first token, or -1 if the sentence is not cached.
     ``num_rows`` is the cache's length.
     """
@@ -64,7 +64,7 @@ class CacheLayout:
 class Prefix:
     """Hidden states after the frozen blocks, computed with the base model's weights, which no trial changes.
 
-    Sentences are computed in fixed groups of similar length; a complete group is computed when one of its sentences is
+    Sentences are processed in fixed groups of similar length; a whole group is processed when one of its sentences is
     first needed. The last bits of a sum depend on the shape of its batch, so fixed groups make the results independent
     of what the process computed before and let a resumed trial match an uninterrupted one bit for bit. Groups beyond
     the budget, those with the longest sentences, are recomputed each time.

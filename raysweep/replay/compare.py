@@ -81,7 +81,7 @@ class Outcome:
 
 
 def read(source: Path | Folder, where: Mapping[str, str]) -> RecordedSweep:
-    """Return the recording in a file or of the run in a folder."""
+    """Return the recording stored in a file, or make one from the run in a folder."""
     if isinstance(source, Path) and not source.is_dir():
         return recording_files.read(source, where)
     results = load(source)

@@ -1,4 +1,4 @@
-"""Recordings of sweeps: the scores of every configuration at every rung, for replaying searches without training."""
+"""Recordings of sweeps: the scores of every configuration at every rung, used to replay searches without training."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class RecordedTrial:
 
 @dataclass(frozen=True)
 class RecordedSweep:
-    """The scores of every configuration at every rung.
+    """A recorded sweep: the scores of every configuration at every rung.
 
     ``reference_point`` is the hypervolume's reference point: the reference encoder's P and half its S, or the worst
     recorded scores. ``reference`` contains the reference encoder's own scores, if recorded. Parameters in ``ranges``
@@ -133,7 +133,7 @@ def _parameters(rows: Sequence[Values], ranges: Set[str]) -> Parameters:
     if undecided:
         raise InputError(
             f"column {undecided[0]!r} is empty in some rows, and no other column's value determines in which; fill "
-            "it in or drop it"
+            "in the column or drop it"
         )
     return parameters
 

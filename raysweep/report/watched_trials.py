@@ -1,7 +1,7 @@
-"""The effect of trials on data that they are not tuned on, and the learning rates at which nothing gets worse.
+"""The effect of tuning on data that an encoder is not tuned on, and the learning rates at which nothing gets worse.
 
-The **adiabatic range** is the set of learning rates at which the target improves significantly and
-no watched set worsens significantly, by the paired bootstrap (Vasilyev et al., arXiv 2407.00923).
+The **adiabatic range** (Vasilyev et al., arXiv 2407.00923) is the set of learning rates at which, according to a paired
+bootstrap, the target improves significantly and no watched set worsens significantly.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,7 +31,7 @@ def is_improved(watched: Watched, geometry: Geometry) -> bool:
 
 
 def worsened(watched: Watched, geometry: Geometry) -> list[str]:
-    """Return the names of the watched sets that worsen significantly as a whole."""
+    """Return the names of the watched sets that, each taken as a whole, worsen significantly."""
     return [found.name for found in watched.sets if found.whole_by(geometry).verdict == "worsened"]
 
 
@@ -45,9 +45,9 @@ class AdiabaticRange:
 
     def __str__(self) -> str:
         if not self.rates:
-            return f"adiabatic range: empty: {self.reason}"
+            return f"the adiabatic range is empty: {self.reason}"
         listed = ", ".join(f"{rate:.3g}" for rate in self.rates)
-        return f"adiabatic range: learning rates {listed} ({len(self.rates)} of the {len(self.tried)} tried)"
+        return f"the adiabatic range is {listed} ({len(self.rates)} of the {len(self.tried)} learning rates tried)"
 
 
 def adiabatic_range(rungs: Sequence[WatchedRung], geometry: Geometry) -> AdiabaticRange | None:
@@ -87,9 +87,9 @@ def adiabatic_range(rungs: Sequence[WatchedRung], geometry: Geometry) -> Adiabat
 
 WATCHED_TEXT = (
     "For each trial's last measured rung, the table shows the relative improvement of the target's PND by cosine, how "
-    "many watched sets improve, stay unchanged or worsen as a whole according to the paired bootstrap, and the lowest "
-    "improvement among the watched sets. PND is the share of (positive, negative) pairs in which the positive is not "
-    "closer than the negative. Intervals are not corrected for multiple tests."
+    "many watched sets, each taken as a whole, improve, stay unchanged or worsen according to a paired bootstrap, and "
+    "the lowest improvement among the watched sets. PND is the share of (positive, negative) pairs in which the "
+    "positive is not closer to the query than the negative. Intervals are not corrected for multiple tests."
 )
 
 

@@ -52,7 +52,7 @@ def write(place: Path | Folder, to: Path | None = None) -> Report:
 
     Raises:
         InputError: If ``place`` does not contain a run, if the run's settings have changed since the
-            sweep started, if its ``report`` folder is a symbolic link, or if the report cannot be written.
+            sweep started, if the run's ``report`` folder is a symbolic link, or if the report cannot be written.
     """
     run = as_folder(place)
     report = run.within("report") if to is None else LocalFolder(to)
@@ -83,7 +83,7 @@ def write(place: Path | Folder, to: Path | None = None) -> Report:
 
 
 def replace_files(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Write files into a folder, replacing existing ones only after all of them are complete."""
+    """Write files to a folder; existing files are replaced only after all new files are complete."""
     with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=folder) as unfinished:
         for name, content in contents.items():
             (Path(unfinished) / name).write_bytes(content)
@@ -207,7 +207,7 @@ def _cost_rows(account: Account) -> list[Row]:
 
 
 def _point_row(point: Point, columns: Iterable[str]) -> Row:
-    """Return a point's fields, with the score ``columns`` x100; the label comes last."""
+    """Return a point's fields as a row, with the scores in ``columns`` x100 and the label last."""
     values = flat_point(point)
     row = {name: value for name, value in values.items() if name in _POINT_FIELDS}
     for name in columns:

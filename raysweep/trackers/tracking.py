@@ -39,7 +39,7 @@ from raysweep.storage.folder import Folder
 from raysweep.trackers.opening import Destination, check_trackers, tracker_openers
 from raysweep.trackers.tracker import FrontPage, Step, TrackedTrial, Tracker
 
-MAX_CHARACTERS = 1000  # of an error's message
+MAX_CHARACTERS = 1000  # longer error messages are truncated
 FINISH_SECONDS = 60.0  # how long the end of a sweep waits for a tracker that makes no progress
 
 Warn = Callable[[str], None]
@@ -187,7 +187,7 @@ def merge_settings(run: Folder, names: Sequence[str], options: Mapping[str, str]
 
 
 class SweepEvents:
-    """Translation of a run's events into calls to a tracker."""
+    """Translates a run's events into calls to a tracker."""
 
     def __init__(self, tracker: Tracker, run: Folder) -> None:
         self._tracker = tracker

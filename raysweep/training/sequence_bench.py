@@ -32,7 +32,7 @@ class SequenceBench(Workbench):
 
     @property
     def sequence_dev(self) -> SequenceSet:
-        """Return the dev split, which must be that of a sequence."""
+        """Return the dev split, which must belong to a sequence."""
         assert isinstance(self.dev, SequenceSet)
         return self.dev
 

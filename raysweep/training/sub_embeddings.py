@@ -40,7 +40,7 @@ class SubEmbeddings:
 
     @classmethod
     def from_weights(cls, weights: TrainedWeights) -> "SubEmbeddings":
-        """Return the layers from the tensors of :meth:`weights`.
+        """Rebuild the layers from the tensors that :meth:`weights` returned.
 
         Raises:
             ValueError: If these are not an adapter's weights.

@@ -45,7 +45,7 @@ MARGIN = 0.04  # share of an axis beyond its outermost points
 
 
 class View:
-    """The display of a moment; an unchanged summary is reused from the ``before`` view."""
+    """The display of a run at one moment; an unchanged summary is taken from the previous view, ``before``."""
 
     def __init__(self, moment: Moment, before: "View | None" = None) -> None:
         self.moment = moment
@@ -57,7 +57,7 @@ class View:
 
     @property
     def line(self) -> str:
-        """The moment in one line: its state, its trials, its front."""
+        """The status line: the run's state, time, trials and front."""
         if self._summary is None:
             return "starting: the sweep has no trial yet"
         state, *others = self.news
@@ -66,7 +66,7 @@ class View:
 
     @property
     def news(self) -> tuple[str, ...]:
-        """The parts of the line except the time."""
+        """All parts of the line except the name and the time."""
         if self._summary is None:
             return (self.moment.state,)
         stage = [self.moment.stage] if self.moment.stage else []
@@ -125,7 +125,7 @@ def _table(summary: Summary, num_members: int, width: int) -> Table:
     """Return a table of the front, sorted by decreasing S.
 
     If members are left out, it shows the ends, the knee, the best member, and then the members
-    nearest to the ends. Configurations are cut if the table would be wider than ``width``.
+    nearest to the ends. Configurations are truncated if the table would be wider than ``width``.
     """
     table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True, show_edge=False)
     names = summary.goals.main_scores

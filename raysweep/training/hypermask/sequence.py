@@ -17,7 +17,7 @@ from raysweep.training.hypermask.targets import TargetOutput
 
 @dataclass(frozen=True)
 class TaskData:
-    """Inputs (rows, inputs) of floats and classes (rows,) of integers, numbered within the task."""
+    """Float inputs of shape (rows, inputs) and integer classes of shape (rows,), numbered within the task."""
 
     inputs: Tensor
     labels: Tensor
@@ -25,7 +25,7 @@ class TaskData:
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """Settings of the training on each task; ``seed`` determines the batches."""
+    """Training settings for each task; ``seed`` determines the batches."""
 
     num_iterations: int
     batch_size: int = 128
@@ -113,7 +113,7 @@ class TaskTrainer:
         learner: The learner, which has finished the earlier tasks.
         task: The task's number, from 0.
         data: The task's training data, at least one row.
-        settings: The settings of the training.
+        settings: The training settings.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class TaskTrainer:
             self.learner.finish_task(self.task, self.data)
 
     def _batch(self) -> TaskData:
-        """Return the next batch. Each epoch has its own order and leaves out the rows of an incomplete batch."""
+        """Return the next batch. Each epoch is shuffled separately and drops an incomplete last batch."""
         num_rows = len(self.data.labels)
         batch_size = min(self.settings.batch_size, num_rows)
         epoch, number = divmod(self.iteration, num_rows // batch_size)

@@ -79,7 +79,7 @@ def test_several_files_are_one_task(tmp_path: Path) -> None:
         (
             "a.tsv",
             "3\ta\tb\n3.0\tc\td\n",
-            r"task: every scored pair has the score 3; a correlation needs two scores",
+            r"task: every scored pair has the score 3; a correlation requires at least two different scores",
         ),
         ("a.csv", "score,sentence1,sentence2\n1,a,b\nx,c,d\n", r"a.csv: row 2: score is 'x'"),
         ("a.csv", "score,sentence1,sentence2\n1,a,\n", r"a.csv: row 1: column 'sentence2' is ''"),

@@ -129,7 +129,7 @@ def test_table_names_the_range(run: Path, sources: list[str]) -> None:
         run.parent, "measure-run", str(run), "--target", sources[0], "--watch", sources[1]
     )
     assert shown.returncode == 0
-    assert "adiabatic range: " in shown.stdout
+    assert "the adiabatic range is " in shown.stdout
     assert "0:1" in shown.stdout
 
 
