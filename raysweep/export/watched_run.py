@@ -73,7 +73,7 @@ def watch_run(
 
 @dataclass(frozen=True)
 class TunedTrial:
-    """A rung of a trial. ``load`` returns its model as exported, which expects the prompts of ``config``.
+    """A rung of a trial. ``load`` returns the trial's model in its exported form, which expects the prompts in ``config``.
 
     With the ``query`` tower, the model embeds documents like the base encoder.
     """

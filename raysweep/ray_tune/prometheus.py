@@ -53,7 +53,7 @@ class SweepMetrics:
 
     @contextlib.contextmanager
     def attached(self) -> Iterator[None]:
-        """Update the metrics with the sweep's events within the context, and once more at its end."""
+        """Update the metrics from the sweep's events within the context, and once more when it ends."""
         listeners = self._sweep.ledger.listeners
         listeners.append(self.take)
         try:
