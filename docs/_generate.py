@@ -52,7 +52,8 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
 
 def repository_page(path: str) -> str:
     """Return a Markdown file of the repository, with links into ``docs`` changed to links within the site."""
-    return (ROOT / path).read_text(encoding="utf-8").replace("](docs/", "](")
+    text = (ROOT / path).read_text(encoding="utf-8")
+    return text.replace("](../docs/", "](").replace("](docs/", "](")
 
 
 # The sweep's file
