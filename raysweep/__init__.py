@@ -1,7 +1,7 @@
-"""Ray sweeps that tune sentence embeddings to preserve both class and meaning.
+"""Ray sweeps for fine-tuning sentence embeddings that reflect both class and meaning.
 
 ``raysweep.__all__`` is the public API. Each name is imported on first use, so ``import raysweep`` is fast. The
-subpackages are implementation details, described on the documentation's architecture page.
+subpackages are implementation details; the documentation describes them on its architecture page.
 """
 
 from importlib import import_module

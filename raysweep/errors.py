@@ -14,7 +14,7 @@ class InputError(ValueError):
 
 
 class TemporaryError(InputError):
-    """A failure not caused by the input, such as a full disk; the same command resumes later. Exit code 75."""
+    """A failure not caused by the input, such as a full disk; the command exits with code 75 and can be repeated."""
 
 
 class DamagedError(InputError):
@@ -22,7 +22,7 @@ class DamagedError(InputError):
 
 
 class ReplayError(Exception):
-    """A ledger contains trials that the current sampler does not propose again."""
+    """A ledger contains trials that the current sampler would not propose."""
 
 
 def exception_line(traceback: str) -> str:

@@ -1,4 +1,4 @@
-"""Terminal output for running work, and a log file for everything else that libraries print."""
+"""Terminal output of running commands, and a log file for the output of libraries."""
 
 import abc
 import contextlib
@@ -29,9 +29,9 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 
 @dataclass(frozen=True)
 class Verbosity:
-    """How much a command prints: only warnings if ``is_quiet``, also the log if ``is_verbose``.
+    """The amount of output: only warnings if ``is_quiet``, also the log if ``is_verbose``.
 
-    ``log_level`` is one of LOG_LEVELS, for the loggers of libraries; None leaves the libraries' own levels.
+    ``log_level`` is one of LOG_LEVELS, for the loggers of libraries; None keeps the libraries' own levels.
     """
 
     is_quiet: bool = False
@@ -132,7 +132,7 @@ class _StageClock:
 
 
 class _LastingConsole(Console):
-    """A console that survives a closed pipe, such as one to `head`, where rich would exit the process."""
+    """A console that survives a closed pipe, as after `| head`; rich would exit the process."""
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
@@ -141,8 +141,8 @@ class _LastingConsole(Console):
 class ConsoleDisplay(Display):
     """A display on a rich console; commands open it on standard error to keep standard output for results.
 
-    On a terminal, the status is updated in place at the bottom. Elsewhere, as in a log file, it is
-    a line every ``seconds_between_lines``.
+    On a terminal, the status is updated in place at the bottom. Elsewhere, such as in a log file, it is printed as a
+    line at most every ``seconds_between_lines`` seconds.
     """
 
     def __init__(
@@ -376,7 +376,7 @@ def undisturbed(when: bool = True) -> Iterator[None]:
 
 
 class _Interruption:
-    """Whether interruptions are deferred, and whether one is pending."""
+    """Flags for interruptions: whether they are deferred, and whether one is pending."""
 
     is_deferred = False
     is_pending = False

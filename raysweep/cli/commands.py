@@ -1,4 +1,4 @@
-"""The command line's subcommands, and its errors: one line and an exit code."""
+"""The entry point of the command line, which reports errors in one line with an exit code."""
 
 import io
 import os
@@ -22,7 +22,7 @@ USAGE_ERROR: type[Any] = typer.BadParameter.mro()[1]
 app = typer.Typer(
     name="raysweep",
     help="Sweep hyperparameters for fine-tuning sentence embeddings on Ray and find the Pareto front of "
-    "polarity (retrieved sentences share the query's class) against similarity (they are close to it "
+    "polarity (retrieved sentences share the query's class) against similarity (they are close to the query "
     "under the frozen reference encoder).",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -44,8 +44,8 @@ for group in (sweep_commands, run_commands, encoder_commands, recording_commands
 
 
 def main() -> None:
-    """Run the command line; for invalid input, misuse, and file or disk errors, exit with one line and a code."""
-    text = os.environ.get(CODE_VARIABLE, "")  # for schedulers that retry every failure
+    """Run the command line; report invalid input, misuse, and file or disk errors in one line and an exit code."""
+    text = os.environ.get(CODE_VARIABLE, "")  # for schedulers that retry on any other code
     is_code = re.fullmatch(r"\d{1,3}", text) is not None and int(text) <= LAST_CODE
     code = int(text) if is_code else INPUT_ERROR_CODE
     for stream in (sys.stdout, sys.stderr):

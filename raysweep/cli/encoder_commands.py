@@ -56,7 +56,7 @@ GroupColumns = Annotated[
     str | None,
     typer.Option(
         metavar="COLUMN,...",
-        help="Columns in all pair files, such as two languages; pairs with the same values are measured together.",
+        help="Columns of all pair files that define groups, such as two languages; each group is measured separately.",
     ),
 ]
 
@@ -174,7 +174,7 @@ def evaluate(  # noqa: PLR0913 (the options of a command)
         from raysweep.paper.model_scores import last_part
         from raysweep.paper.write import write_by_k
 
-        note = f"Queries are the rows of {last_part(test)}, the pool is sampled from {last_part(train)}."
+        note = f"Queries are the rows of {last_part(test)}; the pool is sampled from {last_part(train)}."
         names = {"polarity_mean": "polarity", "similarity_mean": "similarity"}
         frame = pd.DataFrame(scores).rename(columns=names)
         write_by_k(frame.assign(model=last_part(model)), note, to)
@@ -337,8 +337,8 @@ def measure(  # noqa: PLR0913 (the options of a command)
 ) -> None:
     """Measure an encoder on retrieval data and pair files: PND, MRR, MAP, P@1, nDCG@10 and mAP@10, x100.
 
-    PND is the share of (positive, negative) pairs whose positive is not closer; lower is better. With --base, each
-    measure is compared with that of another encoder.
+    PND is the share of (positive, negative) pairs in which the positive is not closer than the negative; lower is
+    better. With --base, each measure is compared with that of another encoder.
     """
     from raysweep.config.sweep import EncoderConfig
     from raysweep.data.relation_sources import RelationColumns, RelationSettings
@@ -460,5 +460,5 @@ def _parse_thresholds(text: str) -> "Thresholds":
         if positive > negative:
             return Thresholds(positive, negative)
     raise InputError(
-        f"--thresholds is {text!r}; allowed: two numbers POSITIVE,NEGATIVE, of which the first is larger"
+        f"--thresholds is {text!r}; allowed: POSITIVE,NEGATIVE, two numbers of which the first is larger"
     )

@@ -127,7 +127,7 @@ def parse_positive_integer(flag: str, text: str) -> int:
 
 
 def check_all_of(flag: str, text: str, allowed: Sequence[Choice]) -> list[Choice]:
-    """Split a value at its commas, and check that all parts are allowed."""
+    """Split a value at commas, and check that all parts are allowed."""
     return [check_one_of(flag, part, allowed) for part in text.split(",")]
 
 
@@ -140,7 +140,7 @@ def check_one_of(flag: str, text: str, allowed: Sequence[Choice]) -> Choice:
 
 
 def parse_names(flag: str, text: str, form: str = "COLUMN,...") -> tuple[str, ...]:
-    """Split column names at their commas; raise InputError unless they are distinct and as many as in ``form``."""
+    """Split column names at commas; raise InputError unless they are distinct and their number matches ``form``."""
     names = tuple(text.split(","))
     has_form = form.endswith("...") or len(names) == len(form.split(","))
     if "" in names or len(set(names)) != len(names) or not has_form:
@@ -186,7 +186,7 @@ def parse_where(arguments: Sequence[str]) -> dict[str, str]:
 
 
 def with_preference(where: Sequence[str] | None, prefer: str | None) -> list[str]:
-    """Return the conditions of ``--where``, plus that of ``--prefer``."""
+    """Return the conditions in ``--where``, plus the one that ``--prefer`` stands for."""
     conditions = list(where or ())
     if prefer is not None:
         check_one_of("--prefer", prefer, ("single",))
@@ -195,7 +195,7 @@ def with_preference(where: Sequence[str] | None, prefer: str | None) -> list[str
 
 
 def parse_path(text: str) -> Path:
-    """Parse a path, but reject an empty one, as from an unset shell variable, since Path would read it as ``.``."""
+    """Parse a path; reject empty text, such as an unset shell variable, which Path would read as ``.``."""
     if not text:
         raise typer.BadParameter("is empty; allowed: a path")
     return Path(text)
@@ -216,7 +216,7 @@ def check_new(name: str, path: Path) -> Path:
 
 
 def run_folder(name: str, place: str) -> "Folder":
-    """Return the folder at the location in an option or argument; raise InputError if it is not a folder."""
+    """Return the folder at the location in the argument ``name``; raise InputError if it is not a folder."""
     from raysweep.storage.folder import BucketFolder, open_folder
 
     try:

@@ -41,7 +41,7 @@ def report_run(run: "Folder", to: Path | None = None, format: str = "table") -> 
     for note in notes(written.summary):
         typer.echo(f"note: {note}", err=is_json)
     typer.echo(f"report: {location.join(written.location, 'report.html')}", err=is_json)
-    if location.is_uri(written.location):  # browsers cannot open it
+    if location.is_uri(written.location):  # browsers cannot open bucket URIs
         folder = f"{location.base_name(run.location)}-report"
         typer.echo(
             f"to read it: {format_command('report', run.location, '--to', folder)}", err=is_json

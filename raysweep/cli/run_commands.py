@@ -294,9 +294,9 @@ def report(
     ] = None,
     format: FrontFormat = "table",
 ) -> None:
-    """Write a run's report from its stored results: tables of the front, figures and report.html. Needs no cluster.
+    """Write a run's report from its stored results: tables of the front, figures and report.html.
 
-    With --every, the report is updated while the sweep runs, and one last time after it has ended.
+    No cluster is needed. With --every, the report is updated while the sweep runs, and once more after it ends.
     """
     check_one_of("--format", format, FORMATS)
     folder = run_folder("RUN", run)

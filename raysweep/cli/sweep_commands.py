@@ -1,4 +1,4 @@
-"""Commands for a sweep's file or its artifacts: run, prepare, validate, schema and artifacts."""
+"""Commands for sweep files and artifacts: run, prepare, validate, schema and artifacts."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -218,7 +218,7 @@ def prepare(
 
 @app.command(context_settings=OVERRIDES, epilog=OVERRIDE_HELP, rich_help_panel=panels.STEER)
 def validate(context: typer.Context, space: SpaceFile, trials: Trials = None) -> None:
-    """Check a sweep's file and show its search space, without accessing data, models or a cluster."""
+    """Check a sweep file and show its search space, without accessing data, models or a cluster."""
     loaded = _load(space, with_trials(context.args, trials))
     typer.echo(f"{space}: valid")
     config = loaded.config
@@ -245,14 +245,14 @@ def validate(context: typer.Context, space: SpaceFile, trials: Trials = None) ->
         settings = (f"{name} {value}" for name, value in values.items())
         typer.echo(f"  first: {', '.join(settings)}")
     typer.echo(
-        "Only a sweep checks freezing levels against the encoder and k against the pool, and reads the data and "
-        "guard files."
+        "Not checked: freezing levels against the encoder, k against the pool, and the contents of data and guard "
+        "files."
     )
 
 
 @app.command(rich_help_panel=panels.STEER)
 def schema() -> None:
-    """Print the JSON schema for a sweep's file, which lets editors complete and validate the YAML."""
+    """Print the JSON schema for sweep files, which lets editors complete and validate the YAML."""
     from raysweep.config.schema import sweep_schema
 
     print_json(sweep_schema())
@@ -282,7 +282,7 @@ def artifacts(
     ] = False,
     format: Annotated[str, typer.Option(help="Output format: table or json.")] = "table",
 ) -> None:
-    """List sweep artifacts with their size and last use, or remove them with --prune.
+    """List sweep artifacts with their sizes and times of last use, or remove them with --prune.
 
     A sweep rebuilds any removed artifact it needs. Running sweeps may still need artifacts that they have read, so
     choose --unused-for accordingly.

@@ -1,4 +1,4 @@
-"""LoRA adapters: the parameters of a trial that trains an adapter instead of the encoder's own weights."""
+"""Parameters of LoRA adapters, which trials can train instead of the encoder's own weights."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 TARGETS = ("attention", "feed_forward", "all_linear")
-"""Linear layers that an adapter is attached to, in every block of the encoder."""
+"""Groups of linear layers to which an adapter can be attached, in every block of the encoder."""
 
 DEFAULTS: Mapping[str, Any] = MappingProxyType(
     {"lora_rank": 8, "lora_targets": "all_linear", "lora_dropout": 0.0}
@@ -20,8 +20,9 @@ PARAMETERS = ("lora_rank", "lora_alpha", "lora_targets", "lora_dropout")
 class Lora:
     """A LoRA adapter (Hu et al. 2021, arXiv:2106.09685).
 
-    A linear layer x W' becomes x W' + (alpha / rank) x A' B', where A (rank, inputs) and B (outputs, rank) are trained,
-    and B starts at 0. ``targets`` is one of TARGETS. ``dropout`` is applied to the inputs of A.
+    A linear layer's output x W' becomes x W' + (alpha / rank) x A' B', where ' denotes the transpose. A (rank, inputs)
+    and B (outputs, rank) are trained; B is initialized to 0. ``targets`` is one of TARGETS. ``dropout`` is applied to
+    the inputs of A.
     """
 
     rank: int
@@ -31,5 +32,5 @@ class Lora:
 
 
 def adapter_defaults(adapter: object) -> Mapping[str, Any]:
-    """Return the defaults of the adapter's own parameters; empty unless ``adapter`` is ``lora``."""
+    """Return the defaults of the adapter's parameters, or an empty mapping if there is no adapter."""
     return DEFAULTS if adapter == "lora" else {}

@@ -1,6 +1,6 @@
-"""A user's own loss, described by its class.
+"""Specifications of user-defined losses, read from their classes.
 
-Importing the class needs torch, so it happens only when a space or trial names the class. The class is a
+Importing a loss class requires torch, so it is imported only if a space or trial names it. The class is a
 :class:`torch.nn.Module` that is created as ``Class(model, **parameters)`` and has one of two methods:
 ``compute_loss(batch)``, which takes a :class:`raysweep.training.batch.Batch`, or sentence-transformers'
 ``compute_loss_from_embeddings(embeddings, labels)``.
@@ -13,9 +13,9 @@ class attribute meaning
 ``batches``     ``plain`` or ``by_label``; ``plain`` if missing
 =============== ======================================================================================================
 
-The loss's parameters are those that ``__init__`` takes after the model and whose type is float, int, bool or a
-``Literal`` of strings. ``width`` and ``num_labels`` are excluded: raysweep passes the embedding's width and the number
-of classes.
+The loss's parameters are the arguments of ``__init__`` after the model whose type is float, int, bool or a ``Literal``
+of strings. ``width`` and ``num_labels`` are excluded, because raysweep passes the embedding width and the number of
+classes.
 """
 
 import functools
@@ -38,12 +38,12 @@ from raysweep.config.loss_spec import (
 from raysweep.errors import InputError
 
 SUPPLIED = ("width", "num_labels")
-"""Arguments that raysweep passes to a loss's class if the class accepts them."""
+"""Arguments that raysweep passes to a loss class that accepts them."""
 
 METHODS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"compute_loss": ("batch",), "compute_loss_from_embeddings": ("embeddings", "labels")}
 )
-"""The methods that a loss may have, with their arguments; the first one found is used."""
+"""Methods that can compute a loss, with their arguments; the first one found is used."""
 
 _POSITIONAL = (
     inspect.Parameter.POSITIONAL_ONLY,
@@ -51,7 +51,7 @@ _POSITIONAL = (
     inspect.Parameter.VAR_POSITIONAL,
 )
 
-_MODULE = "torch.nn.modules.module"  # its torch.nn.Module has an __init__ that accepts arguments only to reject them
+_MODULE = "torch.nn.modules.module"  # defines torch.nn.Module, whose __init__ declares *args but rejects them
 
 
 def import_object(path: str) -> Any:
@@ -127,7 +127,7 @@ def _attribute(
 
 
 def _parameters(path: str, loss: Any) -> Iterator[tuple[str, Parameter]]:
-    """Yield the names and specifications of the parameters that follow the model.
+    """Yield the name and specification of each parameter after the model.
 
     Parameters of unsupported types are skipped and keep their defaults.
     """

@@ -1,4 +1,4 @@
-"""What each kind of data requires of a sweep's other settings."""
+"""Checks of a sweep's settings against its kind of data."""
 
 from collections.abc import Iterator
 
@@ -21,14 +21,14 @@ _MINING = (
     ),
     *("negatives", "negative_ranks", "relative_margin", "experts"),
 )
-"""Settings for mining examples from labeled sentences; with other data, they must have their defaults."""
+"""Settings for mining examples from labeled sentences; with other data, they must keep their defaults."""
 
 
 def of_kind(config: SweepConfig, space: Space, kind: DataKind) -> SweepConfig:
-    """Return the sweep's settings for data of this kind, with the kind's goals unless others are set.
+    """Return the sweep's settings for data of this kind, with the kind's default goals unless others are set.
 
     Raises:
-        InputError: If a setting does not suit the kind. The message names the key, the value and what is allowed.
+        InputError: If a setting does not suit the kind. The message names the key, its value and the allowed values.
     """
     if kind == "labeled":
         _check_goals(config, kind)
@@ -75,7 +75,7 @@ def _check_goals(config: SweepConfig, kind: DataKind) -> None:
 
 
 def _find_unsuitable(config: SweepConfig, space: Space) -> Iterator[tuple[str, str]]:
-    """Yield settings that suit only labeled sentences, such as ``space.loss is softmax``, and what is allowed."""
+    """Yield settings that suit only labeled sentences, such as ``space.loss is softmax``, with the allowed values."""
     without_classes = [name for name, loss in LOSSES.items() if loss.examples != "labeled_sentence"]
     for loss in space.values("loss"):
         if find_loss(loss).examples == "labeled_sentence":

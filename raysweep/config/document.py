@@ -13,11 +13,11 @@ from raysweep.errors import InputError, did_you_mean
 
 KeyPath = tuple[str | int, ...]
 
-MAX_VALUES = 100_000  # limit for a document with its aliases expanded
+MAX_VALUES = 100_000  # limit for a document after its aliases are expanded
 MERGE = "tag:yaml.org,2002:merge"
 TEXT = "tag:yaml.org,2002:str"
 CHOICES = "choices"
-"""The key of a mapping whose own keys are parameter values."""
+"""The key whose value lists a parameter's choices or is a mapping with the choices as keys."""
 TOO_DEEP = "nested too deeply, or an alias contains itself"
 
 
@@ -38,7 +38,7 @@ _Loader.add_implicit_resolver(
 
 
 def parse_value(text: str, *, is_choices: bool = False) -> Any:
-    """Parse the YAML value in a command-line override; empty text is the empty string, not null.
+    """Parse the YAML value in a command-line override; empty text becomes an empty string, not null.
 
     Args:
         text: The YAML text.
@@ -67,7 +67,7 @@ def _read_keys_as_text(node: yaml.Node, is_choices: bool, seen: set[tuple[int, b
     """Tag all keys as text, so that keys such as `0.5`, `on` or `2024-01-01` keep their spelling.
 
     The keys below `choices` are a parameter's values, so they may also be numbers and booleans. ``seen`` contains the
-    visited nodes, each with its ``is_choices``, so that aliases are followed only once.
+    visited nodes, each with its ``is_choices``, so that no node is visited again through an alias.
     """
     visit = (id(node), is_choices)
     if visit in seen:
@@ -128,7 +128,7 @@ class Document:
         return document
 
     def _note_lines(self, loader: _Loader, node: yaml.Node, path: KeyPath) -> None:
-        """Record the line of each key below ``path``; raise InputError for keys that are duplicate or not text."""
+        """Record the line of each key below ``path``; raise InputError for duplicate or invalid keys."""
         self._count_value()
         if isinstance(node, yaml.MappingNode):
             for key_node, value_node in node.value:
@@ -144,7 +144,7 @@ class Document:
                 if key_path in self.lines:
                     first_line = self.lines[key_path]
                     raise InputError(
-                        f"{place}: {dotted(key_path)} is a duplicate key (first in line {first_line})"
+                        f"{place}: {dotted(key_path)} is a duplicate key (first on line {first_line})"
                     )
                 self.lines[key_path] = line
                 self._note_lines(loader, value_node, key_path)
@@ -155,7 +155,7 @@ class Document:
                 self._note_lines(loader, item, child)
 
     def _count_value(self) -> None:
-        """Count a value; raise InputError if there are too many, which nested aliases can cause."""
+        """Count a value; raise InputError if there are too many, as nested aliases can cause."""
         self.num_values += 1
         if self.num_values > MAX_VALUES:
             raise InputError(
@@ -174,10 +174,10 @@ class Document:
     def override(
         self, path: str, text: str, short_forms: Mapping[KeyPath, str] = MappingProxyType({})
     ) -> None:
-        """Set the key at a dotted ``path`` to the YAML value ``text``, creating missing mappings on the way.
+        """Set the key at a dotted ``path`` to the YAML value ``text``, creating missing mappings along the way.
 
-        If ``short_forms`` has a name for a key along the path, that key's plain value is first expanded to a mapping
-        that contains the value under that name.
+        If a key along the path is in ``short_forms`` and has a plain value, the value is first expanded to a mapping
+        that contains it under the name given there.
         """
         keys = tuple(path.split("."))
         target = self.values
@@ -202,11 +202,11 @@ class Document:
         self.overridden.add(keys)
 
     def has_override(self, key: str) -> bool:
-        """Return whether an override set this top-level key or any part of it."""
+        """Return whether an override set this top-level key or any key below it."""
         return any(path[0] == key for path in self.overridden)
 
     def error(self, path: Sequence[str | int], message: str) -> InputError:
-        """Return an InputError that names the origin of ``path``, which is a file and line or the command line."""
+        """Return an InputError that names the origin of ``path``: a file and line, or a command-line override."""
         keys = tuple(path)
         section = keys[:-1]
         is_of_override = section not in self.lines and any(
@@ -227,7 +227,7 @@ class Document:
         return InputError(f"{place}: {problem}")
 
     def is_overridden(self, keys: KeyPath) -> bool:
-        """Return whether an override set this key, a key above it, or a part of it that is missing from the file."""
+        """Return whether an override set this key, a key above it or, if the file lacks this key, a key below it."""
         prefixes = {keys[:length] for length in range(1, len(keys) + 1)}
         if prefixes & self.overridden:
             return True
@@ -235,7 +235,7 @@ class Document:
 
 
 def _find_key(name: str, mapping: Mapping[Any, Any]) -> Any:
-    """Return the mapping's key whose text is ``name``, possibly a number such as 16, or ``name`` if there is none."""
+    """Return the mapping's key whose text is ``name``, such as the number 16 for ``"16"``, or else ``name``."""
     return next((key for key in mapping if str(key) == name), name)
 
 
@@ -245,7 +245,7 @@ def _line_of(node: yaml.Node) -> int:
 
 def _yaml_error(path: Path, error: Exception) -> InputError:
     """Return an InputError for a file that is not valid YAML."""
-    if isinstance(error, InputError):  # also a ValueError
+    if isinstance(error, InputError):  # a subclass of ValueError
         return error
     if isinstance(error, RecursionError):
         return InputError(f"{path}: {TOO_DEEP}")
@@ -277,7 +277,7 @@ def join_key(key: str, problem: str) -> str:
 
 
 def unknown_key(key: str, allowed: Iterable[str], inner: Iterable[str] = ()) -> str:
-    """Return the error message for an unknown key, suggesting the nearest allowed key or ``inner`` path."""
+    """Return the error message for an unknown key, suggesting the closest allowed key or ``inner`` path."""
     names = sorted(allowed)
     paths: dict[str, str] = {}  # keyed by the last key
     for path in inner:

@@ -1,15 +1,15 @@
-"""Freezing levels: which part of an encoder, counted from its input, a trial does not train.
+"""Freezing levels, which determine the part of an encoder, starting at its input, that a trial does not train.
 
-The levels are named as in the adiabatic-tuning paper. Each is a superset of the previous one:
+The levels are named as in the adiabatic-tuning paper. Each level extends the previous one:
 
 ``none``         nothing
 ``emb.base``     the word, position (absolute or relative) and token type tables
 ``emb``          the whole embedding block, including its norm and projection
 ``emb+B0a``      also the attention of block 0, with its norm
-``emb+B0ai``     also its intermediate dense (in pre-norm encoders with the preceding norm)
+``emb+B0ai``     also its intermediate dense (and, in pre-norm encoders, the preceding norm)
 ``emb+B0aio``    also its output.dense, the second feed-forward matrix
 ``emb+B0``       also the rest of block 0: output.LayerNorm in post-norm encoders, usually nothing in pre-norm encoders
-``emb+B0-n``     blocks 0 to n, n >= 1
+``emb+B0-n``     the embedding block and blocks 0 to n, n >= 1
 
 :mod:`raysweep.encoders.structure` maps levels to the parameters of an encoder.
 """

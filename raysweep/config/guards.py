@@ -15,7 +15,7 @@ from raysweep.storage import location
 
 
 def absolute_file(source: str) -> str:
-    """Return a URI, or a path resolved against the folder in which the sweep was started."""
+    """Return a checked URI, or a local path resolved against the current folder."""
     if not source:
         raise ValueError("is empty; allowed: the path or URI of a file")
     location.reject_null(source)
@@ -27,7 +27,7 @@ def absolute_file(source: str) -> str:
 File = Annotated[str, AfterValidator(absolute_file)]
 
 NEEDED = {"sts": ("pairs",), "retrieval": ("queries", "corpus", "relevant")}
-"""The files of each kind of guard."""
+"""The files that each kind of guard requires."""
 
 
 class GuardConfig(StrictModel):
@@ -114,11 +114,11 @@ PLACES = (
 )
 OTHERS = ("mark", "knee", "best", "configuration", "status", "reason", "none")
 RESERVED = (*SCORES, *PLACES, *OTHERS)
-"""Reserved names in tables, conditions and options, in addition to the parameters of a trial."""
+"""Names that guards cannot have, in addition to a trial's parameters; tables, conditions and options use them."""
 
 
 def find_reserved_name(guards: Iterable[str]) -> str:
-    """Return the problem with the first guard that has a reserved name, or an empty string if none has."""
+    """Return an error message for the first guard with a reserved name, or an empty string if there is none."""
     parameters = parameter_names()
     listed = dict.fromkeys((*RESERVED, *scores.SCORES))
     reserved = {name.lower() for name in (*listed, *parameters)}

@@ -1,4 +1,4 @@
-"""Load sweeps: turn a name or file, plus overrides, into a configuration and a search space."""
+"""The loader, which turns a sweep file and overrides into a configuration and a search space."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,15 +41,15 @@ _COLUMNS = (
 _NULLS = ("~", "null", "Null", "NULL")  # YAML's spellings of null
 
 Override = tuple[str, str]
-"""The dotted path of a key and the YAML value that replaces the one in the file."""
+"""The dotted path of a key, and the YAML value that replaces the one in the file."""
 
 
 @dataclass(frozen=True, repr=False)
 class LoadedSweep:
-    """A sweep's file with its overrides applied.
+    """A sweep file with overrides applied.
 
     ``document`` records the origin of each key for error messages. ``warnings`` has a line for each setting that has no
-    effect, and for each entry in the file's ``first`` that is repeated or missing from ``config``.
+    effect, and for each entry of ``first`` that is repeated or left out.
     """
 
     document: Document
@@ -63,9 +63,9 @@ class LoadedSweep:
 
 
 def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:
-    """Read and check a sweep's file.
+    """Read and check a sweep file.
 
-    If an override changes the space, entries in the file's ``first`` that no longer fit are left out.
+    If an override changes the space, entries in the file's ``first`` that are not in the new space are left out.
 
     Raises:
         InputError: If a value is invalid. The message names the file, line, key, value and allowed values.
@@ -90,8 +90,8 @@ def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:
 def _as_yaml(key: str, text: str) -> str:
     """Return an override's value as YAML; sources, prompts and columns may be unquoted text that is not valid YAML.
 
-    Leading and trailing spaces are kept, as in the ``Body `` column. A source may also be a YAML list, and a prompt may
-    be a YAML mapping with ``query`` and ``document``. All of them may be quoted text or null.
+    Leading and trailing spaces of unquoted text are kept, as in the column name ``Body ``. A source may also be a YAML
+    list, and a prompt a YAML mapping with ``query`` and ``document``. All three may also be quoted text or null.
     """
     is_source = key in _SOURCES
     is_prompt = key in (*_PROMPTS, *_PROMPTS_OF_SIDES)
@@ -130,10 +130,10 @@ def _check_combinations(document: Document, config: SweepConfig) -> None:
 
 
 def _with_points_of_goals(document: Document, config: SweepConfig) -> SweepConfig:
-    """Return the configuration without points that lack the ``watched`` score, if that score is a goal.
+    """Return the configuration; if the ``watched`` score is a goal, remove the kinds of points that lack this score.
 
     Raises:
-        InputError: If watched data is not measured at each rung, or if the file asks for other points.
+        InputError: If this score is a goal and watched data is not measured at each rung, or the file sets such points.
     """
     objective = config.objective
     if WATCHED not in objective.goals:
@@ -149,7 +149,7 @@ def _with_points_of_goals(document: Document, config: SweepConfig) -> SweepConfi
     kinds = [name for name in PointsConfig.model_fields if name != "calibrate"]
     for kind in kinds:
         if given_points.get(kind):
-            problem = f"is {given_points[kind]}; allowed with the score watched, which only the tuned encoder itself has: []"
+            problem = f"is {given_points[kind]}; allowed if watched is a goal: [], since other points lack this score"
             raise document.error(("evaluation", "points", kind), problem)
     points = config.evaluation.points.model_copy(update={kind: [] for kind in kinds})
     evaluation = config.evaluation.model_copy(update={"points": points})
@@ -157,12 +157,10 @@ def _with_points_of_goals(document: Document, config: SweepConfig) -> SweepConfi
 
 
 def _adapt_to_sequence(document: Document, config: SweepConfig, space: Space) -> SweepConfig:
-    """Return the settings of a sweep over ``data.sequence``: one rung per data set, and no early stopping.
-
-    Other settings are unchanged.
+    """Return the configuration; if it has ``data.sequence``, set one rung per data set and no early stopping.
 
     Raises:
-        InputError: If a setting does not suit the sequence, or if a loss needs a sequence that is missing.
+        InputError: If a setting does not suit the sequence, or if a loss requires a sequence and there is none.
     """
     if not config.data.sequence:
         for loss in space.values("loss"):
@@ -204,7 +202,7 @@ def _find_unsuitable_training(
 
 
 def _find_unsuitable(config: SweepConfig) -> Iterator[tuple[KeyPath, object, str]]:
-    """Yield settings that do not suit a sequence, with their values and what is allowed."""
+    """Yield settings that do not suit a sequence, with their current and allowed values."""
     if config.data.kind not in (None, "labeled"):
         yield ("data", "kind"), config.data.kind, "labeled"
     if config.resources.gpus_per_trial == "measured":
@@ -258,11 +256,11 @@ def _check_first(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the configurations in ``first``, and warnings about those that are left out or repeated.
 
-    If an override changed the space, configurations from the file may be outside it.
+    If an override changed the space, configurations in the file that are not in the new space are left out.
 
     Raises:
-        InputError: If there are more configurations than trials, or if one is empty, invalid, or both complete and
-            repeated.
+        InputError: If there are more configurations than trials, or if one is empty, is invalid, or repeats a complete
+            configuration.
     """
     num_trials = config.budget.trials
     if len(config.first) > num_trials:
@@ -288,11 +286,12 @@ def _check_first(
         if not preset.is_complete:
             if values in first:
                 warnings.append(
-                    f"first[{index}] repeats an earlier entry; the sampler completes each of them"
+                    f"first[{index}] repeats an earlier entry; the sampler completes each one separately"
                 )
         elif preset.params in complete:
             raise document.error(
-                ("first", index), "is a duplicate, which would have the same scores"
+                ("first", index),
+                "is a duplicate; it would have the same scores as the earlier entry",
             )
         else:
             complete.append(preset.params)
@@ -301,7 +300,7 @@ def _check_first(
 
 
 def find_space(name: str) -> Path:
-    """Return the path of a sweep's file, given that path or the name of a shipped space.
+    """Return the path of a sweep file, given this path or the name of a shipped space.
 
     Raises:
         InputError: If neither exists; the message lists the shipped spaces.

@@ -27,7 +27,7 @@ class ExampleSchema:
 
     @property
     def sides(self) -> tuple[Side, ...]:
-        """Return the side that each column's sentences are on: anchors are queries, and all others are documents."""
+        """Return the side of each column: anchors are queries, and all other sentences are documents."""
         return tuple("query" if column == "anchor" else "document" for column in self.columns)
 
 
@@ -43,7 +43,7 @@ EXAMPLES: Mapping[LossExamples, ExampleSchema] = MappingProxyType(
 )
 
 TargetRule = Literal["examples", "reference_margin", "reference_embedding"]
-"""The rule for a batch's targets. :func:`raysweep.training.batch.targets_of` computes them.
+"""The rule by which :func:`raysweep.training.batch.targets_of` computes a batch's targets.
 
 - ``examples``: the targets stored with the examples, if their kind has any.
 - ``reference_margin``: cosine(anchor, positive) - cosine(anchor, negative) under the reference encoder.
@@ -51,7 +51,7 @@ TargetRule = Literal["examples", "reference_margin", "reference_embedding"]
 """
 
 BatchRule = Literal["plain", "by_label"]
-"""How examples are put into batches: in random order, or in groups of ``examples_per_class`` of the same class."""
+"""The rule for batches: examples in random order, or groups of ``examples_per_class`` examples of the same class."""
 
 Value = bool | int | float | str
 """A value of a loss parameter."""
@@ -66,7 +66,7 @@ class Number:
     Attributes:
         default: Default value, or None if the parameter is required.
         keyword: The parameter's name in the class, or empty if raysweep applies the parameter itself.
-        off: A value that has no effect, if any. Trials whose loss lacks the parameter may also have this value.
+        off: The value at which the parameter has no effect, if any. It may be set even if the loss lacks the parameter.
     """
 
     default: float | None
@@ -101,7 +101,7 @@ class Number:
         is_in_range = (
             is_number
             and abs(number)
-            <= sys.float_info.max  # neither NaN nor an integer beyond the float range
+            <= sys.float_info.max  # rejects NaN, infinity and integers beyond the float range
             and (self.at_least is None or number >= self.at_least)
             and (self.above is None or number > self.above)
             and (self.at_most is None or number <= self.at_most)
@@ -119,7 +119,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Option:
-    """The effect of an option in a :class:`Choice`: keyword arguments for the class, or another class."""
+    """The effect of an option of a :class:`Choice`: keyword arguments for the loss class, or another class."""
 
     arguments: Mapping[str, Any] = field(default_factory=dict)
     class_path: str | None = None
@@ -167,13 +167,13 @@ class LossSpec:
 
     Attributes:
         examples: The kind of examples that the loss trains on.
-        class_path: The import path of its class, as ``package.module:Class``.
+        class_path: The import path of the loss class, as ``package.module:Class``.
         parameters: The loss's parameters, keyed by name in a space. A parameter has the same meaning in all losses.
-        constants: Fixed keyword arguments for the class, as import paths.
+        constants: Fixed keyword arguments for the class, with import paths as values.
         targets: The rule that sets a batch's targets.
         batches: The rule that groups examples into batches.
         has_head: Whether the loss trains a softmax head, which gives the encoder class probabilities.
-        description: What the loss does, for the reference.
+        description: A description of the loss for the reference documentation.
     """
 
     examples: LossExamples
@@ -193,7 +193,7 @@ class LossSpec:
         }
 
     def class_path_of(self, values: Mapping[str, Value]) -> str:
-        """Return the import path of the class for these parameter values, since an option may replace the class."""
+        """Return the import path of the class for these parameter values; an option may replace the default class."""
         for name, spec in self.parameters.items():
             if isinstance(spec, Choice):
                 option = spec.options[values[name]]  # type: ignore[index]
@@ -202,7 +202,7 @@ class LossSpec:
         return self.class_path
 
     def arguments(self, values: Mapping[str, Value]) -> dict[str, Any]:
-        """Return the keyword arguments for the class with these parameter values, without the constants."""
+        """Return the class's keyword arguments for these parameter values, excluding the constants."""
         arguments: dict[str, Any] = {}
         for name, spec in self.parameters.items():
             arguments |= spec.arguments(values[name])  # type: ignore[arg-type]

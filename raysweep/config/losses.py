@@ -12,7 +12,6 @@ _LIBRARY = "sentence_transformers.sentence_transformer.losses"
 
 _OWN = "raysweep.training.losses"
 
-# The scale is the inverse of the softmax temperature.
 _SCALE = Number(
     20,
     "scale",
@@ -34,8 +33,9 @@ _DIRECTIONS = Choice(
         ),
     },
     "forward",
-    "contrasted pairs. forward: each anchor with all positives and negatives; symmetric: also each positive with all "
-    "anchors, as a second loss of equal weight; all: all sentences of the batch with each other, in one softmax",
+    "pairs that the loss contrasts. forward: each anchor with all positives and negatives; symmetric: also each "
+    "positive with all anchors, as a second loss of equal weight; all: all sentences in the batch with one another, in "
+    "one softmax",
 )
 
 _RANKING: Mapping[str, Parameter] = {
@@ -56,8 +56,8 @@ _GUIDED: Mapping[str, Parameter] = {
     "margin_strategy": Choice(
         {name: Option({"margin_strategy": name}) for name in ("absolute", "relative")},
         "absolute",
-        "absolute: the margin is subtracted from the guide's cosine for the pair; relative: it is a share of that "
-        "cosine",
+        "negatives are left out if their cosine under the reference encoder exceeds the positive pair's cosine minus a "
+        "threshold. absolute: the threshold is `margin`; relative: it is `margin` times the positive pair's cosine",
     ),
 }
 
@@ -79,13 +79,13 @@ _TRIPLETS_OF_BATCH = {
 _PAIR_TARGETS = Choice(
     {"hard": Option(), **{rule: Option() for rule in SOFT_TARGETS}},
     "hard",
-    "target cosines. hard: `examples.same_class_cosine` and `examples.other_class_cosine`; others: from the scores "
-    "(cosines) under `examples.experts`; "
+    "target cosines. hard: `examples.same_class_cosine` and `examples.other_class_cosine`; the others are computed from "
+    "a pair's scores, its cosines under `examples.experts`; "
     + "; ".join(f"{rule}: {targets.description}" for rule, targets in SOFT_TARGETS.items()),
 )
 
 TEACHER = "teacher"
-"""The ``targets`` option that needs a teacher."""
+"""The ``targets`` option that requires a teacher."""
 
 _COSINE_TRIPLET = {"distance_metric": f"{_LIBRARY}:TripletDistanceMetric.COSINE"}
 
@@ -105,27 +105,27 @@ LOSSES: Mapping[str, LossSpec] = MappingProxyType(
             f"{_LIBRARY}:TripletLoss",
             {"margin": Number(0.1, "triplet_margin", above=0, at_most=10, description=_MARGIN)},
             _COSINE_TRIPLET,
-            description="the positive is nearer to the anchor than the negative, by a margin",
+            description="the positive is closer to the anchor than the negative by at least a margin",
         ),
         "contrastive": LossSpec(
             "labeled_pair",
             f"{_LIBRARY}:ContrastiveLoss",
             {"margin": Number(0.5, "margin", above=0, at_most=2, description=_MARGIN)},
             _COSINE_PAIR,
-            description="pairs of the same class are near, others are farther apart than a margin",
+            description="pairs of the same class are close together; other pairs are farther apart than a margin",
         ),
         "online_contrastive": LossSpec(
             "labeled_pair",
             f"{_LIBRARY}:OnlineContrastiveLoss",
             {"margin": Number(0.5, "margin", above=0, at_most=2, description=_MARGIN)},
             _COSINE_PAIR,
-            description="`contrastive` over the hard pairs of a batch",
+            description="`contrastive` on only the hard pairs in a batch",
         ),
         "multiple_negatives": LossSpec(
             "positive_pair",
             f"{_LIBRARY}:MultipleNegativesRankingLoss",
             _RANKING,
-            description="an anchor's positive has the highest cosine among the positives of the batch",
+            description="each anchor has a higher cosine with its own positive than with any other in the batch",
         ),
         "multiple_negatives_triplet": LossSpec(
             "triplet",
@@ -137,7 +137,7 @@ LOSSES: Mapping[str, LossSpec] = MappingProxyType(
             "positive_pair",
             f"{_OWN}:GuidedLoss",
             _GUIDED,
-            description="`multiple_negatives` without pairs that are closer than the positive pair under the reference "
+            description="`multiple_negatives` without negatives that are closer than the positive under the reference "
             "encoder",
         ),
         "gist_triplet": LossSpec(
@@ -150,13 +150,13 @@ LOSSES: Mapping[str, LossSpec] = MappingProxyType(
             "scored_pair",
             f"{_LIBRARY}:CosineSimilarityLoss",
             {"targets": _PAIR_TARGETS},
-            description="cosines equal the targets (squared error)",
+            description="cosines match the targets (squared error)",
         ),
         "cosent": LossSpec(
             "scored_pair",
             f"{_LIBRARY}:CoSENTLoss",
             {"scale": _SCALE},
-            description="cosines have the same order as the targets",
+            description="cosines rank the pairs in the same order as the targets",
         ),
         "angle": LossSpec(
             "scored_pair",
@@ -169,7 +169,7 @@ LOSSES: Mapping[str, LossSpec] = MappingProxyType(
             f"{_LIBRARY}:MarginMSELoss",
             constants={"similarity_fct": "sentence_transformers.util:pairwise_cos_sim"},
             targets="reference_margin",
-            description="the difference between a triplet's two cosines equals that under the reference encoder",
+            description="the difference between a triplet's two cosines matches that under the reference encoder",
         ),
         "batch_all_triplet": LossSpec(
             "labeled_sentence",
@@ -177,7 +177,7 @@ LOSSES: Mapping[str, LossSpec] = MappingProxyType(
             _TRIPLETS_OF_BATCH,
             _COSINE_BATCH,
             batches="by_label",
-            description="`triplet` over all triplets of a batch that violate the margin",
+            description="`triplet` on all triplets in a batch that violate the margin",
         ),
         "batch_hard_triplet": LossSpec(
             "labeled_sentence",
@@ -185,7 +185,7 @@ LOSSES: Mapping[str, LossSpec] = MappingProxyType(
             _TRIPLETS_OF_BATCH,
             _COSINE_BATCH,
             batches="by_label",
-            description="`triplet` over each sentence's farthest positive and nearest negative in the batch",
+            description="`triplet` on each sentence with its farthest positive and nearest negative in the batch",
         ),
         "batch_semi_hard_triplet": LossSpec(
             "labeled_sentence",
@@ -193,7 +193,7 @@ LOSSES: Mapping[str, LossSpec] = MappingProxyType(
             _TRIPLETS_OF_BATCH,
             _COSINE_BATCH,
             batches="by_label",
-            description="`triplet` over each pair of the same class and the nearest negative beyond the positive",
+            description="`triplet` on each same-class pair with the nearest negative that is farther than the positive",
         ),
         "batch_hard_soft_margin_triplet": LossSpec(
             "labeled_sentence",
@@ -220,7 +220,7 @@ LOSSES: Mapping[str, LossSpec] = MappingProxyType(
                     at_least=0,
                     off=0.0,
                     description="weight of the divergence between the class probabilities of two passes with "
-                    "different dropout masks (R-Drop); above 0, each batch is embedded twice",
+                    "different dropout masks (R-Drop); if positive, each batch is embedded twice",
                 ),
                 "targets": Choice(
                     {name: Option({"targets": name}) for name in ("labels", TEACHER)},
@@ -233,19 +233,19 @@ LOSSES: Mapping[str, LossSpec] = MappingProxyType(
                     "teacher_temperature",
                     above=0,
                     at_most=100,
-                    description="divisor of the logits of both trial and teacher; above 1, unlikely classes count more",
+                    description="divisor of the trial's and the teacher's logits; above 1, unlikely classes count more",
                 ),
                 "teacher_weight": Number(
                     1.0,
                     "teacher_weight",
                     above=0,
                     at_most=1,
-                    description="weight of the teacher's probabilities in the loss; the weight of the sentences' "
+                    description="weight of the teacher's probabilities in the loss; the weight of the sentences' own "
                     "classes is 1 minus this",
                 ),
             },
             has_head=True,
-            description="cross-entropy of a linear head over single sentences",
+            description="cross-entropy of a linear classification head on single sentences",
         ),
     }
 )
@@ -254,21 +254,22 @@ _HYPERMASK: Mapping[str, Parameter] = {
     "beta": Number(
         0.001,
         at_least=0,
-        description="weight of the squared distance between earlier data sets' masks, before the threshold, and those "
-        "that were learned",
+        description="weight of the squared distance between earlier data sets' masks, before thresholding, and their "
+        "values before training on the current data set",
     ),
     "lambda": Number(
         0.001,
         at_least=0,
-        description="weight of the L1 distance between the weights and those before the data set",
+        description="weight of the L1 distance between the adapter's weights and their values before training on the "
+        "current data set",
     ),
     "masked": Choice(
         {True: Option(), False: Option()},
         True,
-        "whether the L1 distance counts each weight by the absolute value of its mask",
+        "whether the L1 distance weights each change by the absolute value of the mask",
     ),
     "p": Number(
-        0.0, at_least=0, at_most=100, description="percentage of each layer's mask that is zero"
+        0.0, at_least=0, at_most=100, description="percentage of zeros in each layer's mask"
     ),
     "mask": Choice(
         {"signed": Option(), "absolute": Option()},
@@ -333,7 +334,7 @@ ALL_LOSSES: Mapping[str, LossSpec] = MappingProxyType({**LOSSES, **SEQUENCE_LOSS
 
 
 def find_loss(name: str) -> LossSpec:
-    """Return a loss from the table, or the user's own class with the import path ``package.module:Class``.
+    """Return the specification of a named loss, or of a user's class with the import path ``package.module:Class``.
 
     Raises:
         InputError: If the loss is unknown, or if the path cannot be imported or is not a loss.

@@ -10,7 +10,7 @@ FORMS = (HALVES, "widths separated by commas, such as 192,96")
 
 
 def check(text: str) -> None:
-    """Raise InputError unless the text is ``halves`` or lists distinct widths of at least 1."""
+    """Raise InputError unless the text is ``halves`` or lists distinct, positive widths."""
     if text == HALVES:
         return
     parts = text.split(",")
@@ -20,7 +20,7 @@ def check(text: str) -> None:
 
 
 def widths(text: str, full: int) -> tuple[int, ...]:
-    """Return the widths, in descending order, for embeddings of width ``full``, which always comes first.
+    """Return the widths for embeddings of width ``full``, in descending order and starting with ``full``.
 
     For ``halves``, the others are the full width divided by 2, 4, and so on, as long as the result is at least 32.
 

@@ -1,4 +1,4 @@
-"""Optional packages that a sweep's settings need, checked before any work starts."""
+"""Optional packages that a sweep's settings require, checked before any work starts."""
 
 import importlib.util
 import os
@@ -17,7 +17,7 @@ EXTRA_OF_SCHEME = {"s3": "s3", "gs": "gcs"}
 
 
 class Need(NamedTuple):
-    """An optional package, by its import name, required by a key in a sweep's file or a command-line option."""
+    """The import name of an optional package, and the key or command-line option that requires it."""
 
     key: str
     package: str
@@ -69,7 +69,7 @@ def needs_of_adapters(key: str, adapters: Iterable[object]) -> Iterator[Need]:
 
 
 def needs_of_mining(config: SweepConfig, space: Space) -> Iterator[Need]:
-    """Yield the packages for finding nearest neighbors, which are not needed if the artifacts exist."""
+    """Yield the package for finding nearest neighbors, which is not needed if the artifacts exist."""
     is_mined = config.examples.are_nearest and not config.data.is_related
     if is_mined and mined_kinds(space.values("loss")):
         yield Need("examples.neighbors", "faiss", "cpu")
@@ -83,7 +83,7 @@ def needs_of_storage(key: str, place: str) -> Iterator[Need]:
 
 
 def needs_of_sources(key: str, sources: Iterable[str]) -> Iterator[Need]:
-    """Yield the packages for sources of labeled sentences."""
+    """Yield the package for data sources on the hub."""
     for source in sources:
         if source.startswith("hub:"):
             yield Need(key, "datasets", "hub")

@@ -1,4 +1,4 @@
-"""Presets: complete or partial configurations that the user requested, checked against the space."""
+"""Presets: complete or partial configurations requested by the user and checked against the space."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ MAX_SHOWN = 80  # maximum characters of a value in a message
 
 
 class ParameterError(InputError):
-    """The parameter ``key`` has an invalid value."""
+    """The parameter ``key`` of a preset is invalid."""
 
     def __init__(self, key: str, problem: str) -> None:
         super().__init__(join_key(key, problem))
@@ -24,8 +24,8 @@ class ParameterError(InputError):
 class Preset:
     """A trial's requested values; the sampler proposes the others.
 
-    ``params`` contains the values under the sampler's parameter names, such as ``loss=triplet.margin``, without
-    parameters that the space fixes. ``is_complete`` is true if nothing is left to the sampler.
+    ``params`` contains the values under the sampler's parameter names, such as ``loss=triplet.margin``, excluding
+    parameters that the space fixes. ``is_complete`` is true if the sampler has nothing to propose.
     """
 
     values: Mapping[str, Any]
@@ -39,7 +39,7 @@ def preset_of(space: Space, values: Mapping[str, Any]) -> Preset:
     A parameter that exists only under a choice must be given together with that choice.
 
     Raises:
-        ParameterError: If any value is not in the space. The message names the first one and what is allowed.
+        ParameterError: If any value is not in the space. The message names the first one and the allowed values.
     """
     reading = _Reading(values)
     params = dict(reading.params(space.parameters, ""))
@@ -51,7 +51,7 @@ def preset_of(space: Space, values: Mapping[str, Any]) -> Preset:
 
 @dataclass
 class _Reading:
-    """A match of given values to a space's parameters: the names used, and whether any parameter was left out."""
+    """The values matched with a space's parameters: the names used, and whether any parameter was left out."""
 
     values: Mapping[str, Any]
     used: set[str] = field(default_factory=set)
@@ -75,7 +75,7 @@ class _Reading:
 
 
 def _checked(name: str, parameter: Parameter, value: Any) -> Any:
-    """Return the value as the space contains it; raise ParameterError if the space does not contain it."""
+    """Return the value in the form that the space has, or raise ParameterError if it is not in the space."""
     shown = _shortened(repr(value))
     if isinstance(value, dict | list):
         raise ParameterError(name, f"is {shown}; allowed: a plain value")
@@ -106,7 +106,7 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def _why_unused(space: Space, key: str, values: Mapping[str, Any]) -> str:
-    """Return why a value matches no parameter in the space, either alone or together with the other values."""
+    """Return an error message for a key that matches no parameter of the space, given the other values."""
     conditions = []
     for name, parameter in space.parameters.items():
         if not isinstance(parameter, Choices):

@@ -1,6 +1,6 @@
-"""The JSON schema for a sweep's YAML file, for completion and validation in editors.
+"""The JSON schema for sweep files, for completion and validation in editors.
 
-The schema is generated from the models that read the file, so it covers all keys. It does not enforce rules that
+The schema is generated from the models that validate a file, so it covers all keys. It does not enforce rules that
 involve several keys, such as which parameters belong to which loss.
 """
 
@@ -28,7 +28,7 @@ _PARAMETERS: Schema = {"$ref": "#/$defs/Parameters"}
 
 
 def sweep_schema() -> Schema:
-    """Return the JSON schema (draft 2020-12) for a sweep's file as plain values, the same on every machine."""
+    """Return the JSON schema (draft 2020-12) for a sweep file as plain values; it is identical on every machine."""
     schema = _without_titles(SweepConfig.model_json_schema())
     definitions = schema.pop("$defs")
     encoder = definitions[EncoderConfig.__name__]
@@ -61,7 +61,7 @@ def sweep_schema() -> Schema:
         plain = [value for value in parameter["anyOf"] if value.get("type") != "object"]
         values[name] = {"description": parameter["description"], "anyOf": plain}
     schema["properties"]["first"]["items"] = {
-        "description": "Values of a trial's parameters; the sampler proposes those that are left out.",
+        "description": "Values for a trial's parameters; the sampler proposes omitted ones.",
         "type": "object",
         "properties": values,
         "additionalProperties": False,
@@ -75,7 +75,7 @@ def sweep_schema() -> Schema:
 
 
 def trial_schema() -> Schema:
-    """Return the JSON schema for a trial's parameters; one mapping covers all losses in the table."""
+    """Return the JSON schema for a trial's parameters, including those of all losses in one mapping."""
     schema = TrialConfig.model_json_schema()
     loss_schema = schema["properties"].pop("loss")
     del schema["properties"]["loss_parameters"]
@@ -117,7 +117,7 @@ def _parameter(name: str, field: Schema) -> Schema:
     if name in LOSS_PARAMETERS:
         del about["default"]  # each loss has its own default
     alternatives = field.get("anyOf", [field])
-    # Constraints that the model checks in code, so its own schema lacks them.
+    # Constraints that validators check, so the model's own schema lacks them.
     constraints: Schema = {}
     if name == "loss":
         constraints = {"anyOf": [{"enum": list(ALL_LOSSES)}, {"pattern": _IMPORT_PATH}]}
@@ -139,10 +139,10 @@ def _range(end: Schema) -> Schema:
     log = {
         "type": "boolean",
         "default": False,
-        "description": "draw uniformly on a logarithmic scale; low is above 0",
+        "description": "draw uniformly on a logarithmic scale; low must be positive",
     }
     return {
-        "description": "A range: any value from low to high, both included.",
+        "description": "A range: any value from low to high, inclusive.",
         "type": "object",
         "properties": {
             "low": {**end, "description": "lowest value"},
@@ -157,7 +157,7 @@ def _range(end: Schema) -> Schema:
 def _choices(value: Schema, plain: list[Schema], *, is_loss: bool) -> Schema:
     listed = {"type": "array", "items": {"anyOf": plain}, "minItems": 1, "uniqueItems": True}
     conditional: Schema = {
-        "description": "Each choice, with the parameters that exist only under it.",
+        "description": "A mapping from each choice to the parameters that exist only under it.",
         "type": "object",
         "additionalProperties": {"anyOf": [_PARAMETERS, _NULL]},
         "minProperties": 1,
@@ -165,10 +165,10 @@ def _choices(value: Schema, plain: list[Schema], *, is_loss: bool) -> Schema:
     if value.get("type") == "string":
         conditional["propertyNames"] = value
     if is_loss:
-        # with parameters of their own
+        # parameters of user-defined losses are not in the table
         conditional["patternProperties"] = {_IMPORT_PATH: {"type": ["object", "null"]}}
     return {
-        "description": "Choices: a list of values, or a mapping of values to parameters.",
+        "description": "Choices: a list of values, or a mapping from values to parameters.",
         "type": "object",
         "properties": {"choices": {"anyOf": [listed, conditional]}},
         "required": ["choices"],

@@ -1,15 +1,15 @@
-"""The two sides of a retrieval, queries and documents, and values for both."""
+"""The two sides of retrieval, queries and documents, and pairs of values for them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
 Side = Literal["query", "document"]
-"""The side of a retrieval that a sentence is on. An example's anchor is a query; retrieved sentences are documents."""
+"""A sentence's side in retrieval. An example's anchor is a query; retrieved sentences are documents."""
 
 Tower = Literal["both", "query", "separate"]
-"""What a trial tunes: one encoder for ``both`` sides; only the ``query`` encoder, while documents keep the reference's
-embeddings; or two ``separate`` encoders, which are equal at first."""
+"""The encoders that a trial tunes: one for ``both`` sides; only the ``query`` encoder, while documents keep the
+reference's embeddings; or two ``separate`` encoders that start out equal."""
 
 T_co = TypeVar("T_co", covariant=True)
 U = TypeVar("U")
@@ -47,12 +47,12 @@ class Sides(Generic[T_co]):
         return self.query if side == "query" else self.document
 
     def map(self, function: Callable[[T_co], U]) -> "Sides[U]":
-        """Return the function's results for both values; for a shared value, call it once and share the result."""
+        """Return the function's results for both values; for a shared value, call the function once and share the result."""
         document = function(self.document)
         return Sides(document if self.is_shared else function(self.query), document)
 
     def zip(self, other: "Sides[U]") -> "Sides[tuple[T_co, U]]":
-        """Return pairs of the values on each side, as a shared pair if both operands are shared."""
+        """Return the pair of values on each side; if both operands are shared, the sides share one pair."""
         documents = (self.document, other.document)
         is_shared = self.is_shared and other.is_shared
         return Sides(documents if is_shared else (self.query, other.query), documents)

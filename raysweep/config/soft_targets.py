@@ -1,4 +1,4 @@
-"""The table of soft-target rules, which compute scored pairs' target cosines from the scores of K frozen experts.
+"""Soft-target rules, which compute target cosines for scored pairs from their cosines under K frozen experts.
 
 The rules are from Lu et al. 2024, "Improving embedding with contrastive fine-tuning on small datasets with
 expert-augmented scores" (arXiv:2408.11868).
@@ -50,17 +50,19 @@ def _mean(ascending: Scores) -> Scores:
 SOFT_TARGETS: Mapping[str, SoftTargets] = MappingProxyType(
     {
         "soft1": SoftTargets(
-            _highest, _lowest, "the highest score, or the lowest for other classes"
+            _highest, _lowest, "the highest score, or the lowest for pairs of different classes"
         ),
         "soft2": SoftTargets(_mean, _mean, "the mean score"),
-        # As printed in the paper: the maximum of the two highest scores, which is simply the highest.
+        # The paper's formula is the maximum of the two highest scores, which is simply the highest.
         "soft3": SoftTargets(
-            _highest, _second_lowest, "the highest score, or the second lowest for other classes"
+            _highest,
+            _second_lowest,
+            "the highest score, or the second lowest for pairs of different classes",
         ),
         "soft3_inner": SoftTargets(
             _second_highest,
             _second_lowest,
-            "the second highest score, or the second lowest for other classes",
+            "the second highest score, or the second lowest for pairs of different classes",
         ),
     }
 )

@@ -1,4 +1,4 @@
-"""The data sources in a sweep's file, with absolute paths, and how their rows are read."""
+"""Settings for data sources and for reading their rows."""
 
 from typing import Annotated, Any, Literal
 
@@ -63,10 +63,12 @@ class TaskConfig(StrictModel):
         description="training sentences; also the pool that the data set's queries search"
     )
     dev: Sources | None = Field(
-        None, description="sentences used for selection in the search; split off train if not given"
+        None,
+        description="sentences used for selection in the search; split off from train if not given",
     )
     test: Sources | None = Field(
-        None, description="sentences scored once, for the report; given for all data sets or none"
+        None,
+        description="sentences scored once, for the report; set for all data sets or for none",
     )
     subset: str | None = Field(None, description="configuration name of a hub dataset")
     text_column: str | None = Field(
@@ -94,7 +96,7 @@ class ColumnsConfig(StrictModel):
     score: str = Field("score", description="score column of pairs")
     groups: list[str] = Field(
         [],
-        description="columns that form groups, such as two languages; only pairs with the same values are compared",
+        description="columns whose values define groups, such as two languages; only pairs in the same group are compared",
     )
 
 

@@ -29,7 +29,7 @@ Scalar = bool | int | float | str | None
 
 
 class Suggester(Protocol):
-    """The part of ``optuna.Trial`` that a space needs."""
+    """The part of ``optuna.Trial`` that a space uses."""
 
     def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float: ...
     def suggest_int(self, name: str, low: int, high: int, *, log: bool = False) -> int: ...
@@ -151,7 +151,7 @@ _MOST_MEMORY: Mapping[str, Callable[[list[Any]], Any]] = {
 
 @dataclass(frozen=True)
 class Space:
-    """A parsed and checked space."""
+    """A parsed and validated search space."""
 
     parameters: Parameters
 
@@ -203,7 +203,7 @@ class Space:
             values_of_branch = branch | {
                 name: value for name, value in extremes.items() if name in branch
             }
-            # embeds each batch twice
+            # with a positive weight, each batch is embedded twice
             if weight and "consistency_weight" in find_loss(branch["loss"]).parameters:
                 values_of_branch["consistency_weight"] = weight
             trials.append(trial_config(values_of_branch))
@@ -327,14 +327,14 @@ def values_of(parameters: Parameters, name: str) -> list[Any]:
     return list(dict.fromkeys(values))
 
 
-# their values allow or require other parameters
+# parameters whose values allow or require other parameters
 _DECIDING = (
     "loss",
     "optimizer",
     "schedule",
     "adapter",
 )
-# the parameters that depend on those, except most of the losses' own
+# parameters that depend on those, except most of the loss-specific ones
 _DEPENDING = (
     "momentum",
     "decay",
@@ -343,9 +343,10 @@ _DEPENDING = (
 
 
 def branches(parameters: Parameters, names: Collection[str] = ()) -> Iterator[dict[str, Any]]:
-    """Yield a trial's values for each combination of ``names`` and of choices that other parameters depend on.
+    """Yield a trial's values for each combination of values that affect other parameters.
 
-    A range is represented by its two ends.
+    Parameters that depend on other parameters, and those in ``names``, are varied too: ranges take their two ends. All
+    others have the first choice or the lower end.
     """
     axes = [list(_branches_of(name, parameter, names)) for name, parameter in parameters.items()]
     return _merged_product(axes)

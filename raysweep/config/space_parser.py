@@ -1,4 +1,4 @@
-"""The parser for a sweep's search space, which validates every value before anything runs."""
+"""The parser for search spaces, which validates every value before anything runs."""
 
 import sys
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ from raysweep.errors import InputError
 def parse(document: Document, config: SweepConfig) -> Space:
     """Read and check a sweep's space.
 
-    Each value is checked against its parameter's type and range, and each loss against its parameters.
+    Each value is checked against the type and range of its parameter, and each parameter against the losses.
 
     Raises:
         InputError: If a value is invalid. The message names the file, line, key, value and allowed values.
@@ -70,7 +70,7 @@ def parse(document: Document, config: SweepConfig) -> Space:
         _check_grid(document, ("space",), parameters)
     _check_budgets(document, config, space)
     if has_teacher(space) and config.teacher is None:
-        problem = "is missing; trials with targets: teacher need it: the folder of a run with the loss softmax"
+        problem = "is missing; trials with targets: teacher require it; allowed: the folder of a run with the softmax loss"
         raise document.error(("teacher",), problem)
     return space
 
@@ -112,10 +112,10 @@ def _check_grid(document: Document, path: KeyPath, parameters: Parameters) -> No
 
 
 def _own_parameters(document: Document, space: Mapping[str, Any]) -> dict[str, loss_spec.Parameter]:
-    """Return the specifications of losses' own parameters, first for the space's losses and then for the table's.
+    """Return the specifications of loss-specific parameters; those of the space's losses take precedence.
 
     Raises:
-        InputError: If a loss in the space is unknown or is not a loss.
+        InputError: If a loss in the space is unknown or invalid.
     """
     value = space.get("loss")
     choices = value.get(CHOICES) if isinstance(value, dict) else [value]
@@ -158,7 +158,7 @@ class _Reader:
             raise self.document.error(path, problem)
         if not isinstance(value, dict):
             return Fixed(self._checked(path, name, value))
-        if list(value.values()) == [None]:  # caused by a colon after a value, as in my_losses:
+        if list(value.values()) == [None]:  # caused by a colon after a value, as in `my_losses:`
             problem = f"is a mapping with the key {next(iter(value))!r} and no value"
             raise self.document.error(
                 path,
@@ -240,7 +240,7 @@ class _Reader:
         return value
 
     def _checked_type(self, path: KeyPath, name: str, value: Any) -> Any:
-        """Return the value of a loss's own parameter if any loss could have it; each loss checks it later."""
+        """Return the value of a loss-specific parameter if its type is valid; each loss checks the value later."""
         specification = self.own[name]
         if value is None:
             raise self.document.error(path, "is null; allowed: a value")
@@ -260,7 +260,7 @@ def _end(document: Document, path: KeyPath, value: dict[str, Any], name: str) ->
         and not isinstance(end, bool)
         and abs(end) <= sys.float_info.max
     ):
-        return end  # neither NaN nor an integer beyond the float range
+        return end  # not NaN, infinity or an integer beyond the float range
     raise document.error(path, f"is a range with {name} {end!r}; allowed: a finite number")
 
 
@@ -279,7 +279,7 @@ _TEXTS = {
     "loss": f"{', '.join(ALL_LOSSES)}, or an import path, package.module:Class",
     "matryoshka": f"{' or '.join(matryoshka.FORMS)}, as text; on the command line, \"'192'\" is one width",
 }
-"""The allowed values of string parameters."""
+"""The allowed values of string parameters, in words."""
 
 
 # a valid trial to which any parameter can be added
@@ -294,11 +294,11 @@ _REQUIRED: dict[str, dict[str, Any]] = {
     "momentum": {"optimizer": "sgd"},
     **{name: {"adapter": "lora"} for name in ADAPTER_PARAMETERS},
 }
-"""Values that a parameter needs in the same trial."""
+"""Values of other parameters that a parameter requires in the same trial."""
 
 
 def _check_losses(document: Document, parameters: Parameters) -> None:
-    """Raise if a loss has another loss's parameter or an out-of-range value, or lacks a required parameter.
+    """Raise if a loss has another loss's parameter or an out-of-range value.
 
     A parameter that a loss lacks may still be given if its value has no effect.
     """
@@ -322,12 +322,12 @@ def _check_freezing_with_adapter(document: Document, parameters: Parameters) -> 
             values = values_of(parameters, name) if name in branch else []
             for value in values:
                 if value != off:
-                    problem = f"is {value}, but the adapter lora freezes all weights; allowed: {off}, or to move {name} to"
+                    problem = f"is {value}, but the adapter lora freezes all weights; allowed: {off}, or {name} under"
                     raise document.error(("space", name), f"{problem} space.adapter.choices.none")
 
 
 def _check_groups(document: Document, parameters: Parameters) -> None:
-    """Raise if a group of ``examples_per_class`` may fill over half a batch, since a batch may then have one class."""
+    """Raise if a group of ``examples_per_class`` may fill more than half a batch, which may then have a single class."""
     for branch in branches(parameters, ("batch_size", "examples_per_class")):
         loss = branch["loss"]
         specification = find_loss(loss).parameters.get("examples_per_class")
@@ -357,7 +357,7 @@ def _check_tower(document: Document, config: SweepConfig, parameters: Parameters
         encoder.model_dump(exclude=ignored) for encoder in (config.reference_encoder, config.model)
     )
     if reference != model:
-        allowed = "allowed with space.tower query: the model itself, at most with another prompt"
+        allowed = "allowed with space.tower query: the model itself, possibly with another prompt"
         raise document.error(("reference",), f"is {reference['name']!r}; {allowed}")
 
 
@@ -394,7 +394,7 @@ def _check_budgets(document: Document, config: SweepConfig, space: Space) -> Non
 
 
 def possible_values(space: Space, name: str) -> list[Any]:
-    """Return the values that a trial may have, including the default unless all branches give a value."""
+    """Return the values that a parameter may have, including the default unless all branches set the parameter."""
     values = space.values(name)
     if not all(name in branch for branch in branches(space.parameters)):
         values.append(TrialConfig.model_fields[name].default)

@@ -40,11 +40,13 @@ def explain(error: dict[str, Any], path: KeyPath, model: type[BaseModel]) -> str
         case "list_type":
             return f"is {shown(value)}; allowed: a list, such as [{shown(value)}]"
         case "too_short":
-            return f"is {shown(value)}; allowed: at least {error['ctx']['min_length']} of them"
+            return (
+                f"is {shown(value)}; allowed: a list of length {error['ctx']['min_length']} or more"
+            )
         case "value_error":
             return str(error["ctx"]["error"])
         case "greater_than" | "greater_than_equal" | "less_than" | "less_than_equal":
-            # pydantic's message names only the bound that the value exceeds
+            # pydantic's message names only the violated bound
             bounds = _bounds(path, model)
             return f"is {shown(value)}; allowed: {bounds or allowed_values(error['msg'])}"
     return f"is {shown(value)}; allowed: {allowed_values(error['msg'])}"
@@ -62,7 +64,7 @@ def allowed_values(message: str) -> str:
 
 
 def _bounds(path: KeyPath, model: type[BaseModel]) -> str:
-    """Return all bounds, in words, of the number at a path, or an empty string if they apply to a list's items."""
+    """Return all bounds of the number at a path, in words; for a list's items, return an empty string."""
     *section, key = path
     constraints: list[Any] = []
     for owner in _models_at(tuple(section), model):
@@ -86,7 +88,7 @@ def _models_at(path: KeyPath, model: type[BaseModel]) -> list[type[BaseModel]]:
     models: list[type[BaseModel]] = [model]
     is_name = False
     for key in path:
-        # list indices and names in a mapping keep the items' models
+        # a list index, or a name in a mapping, does not change the models
         if isinstance(key, int) or is_name:
             is_name = False
             continue

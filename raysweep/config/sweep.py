@@ -62,7 +62,7 @@ def _join_sources(tasks: Any, split: str) -> list[str]:
         sources = task.get(split) if isinstance(task, dict) else getattr(task, split, None)
         names = [sources] if isinstance(sources, str) else sources
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            return []  # missing, or rejected with the data set's own key
+            return []  # missing, or invalid and reported with the data set's own key
         joined += names
     return list(dict.fromkeys(joined))
 
@@ -85,7 +85,8 @@ class DataConfig(StrictModel):
 
     train: Sources = Field(description="training sentences; also the pool that retrieval searches")
     dev: Sources | None = Field(
-        None, description="sentences used for selection in the search; split off train if not given"
+        None,
+        description="sentences used for selection in the search; split off from train if not given",
     )
     test: Sources | None = Field(None, description="sentences scored once, for the report")
     kind: DataKind | None = Field(
@@ -117,11 +118,11 @@ class DataConfig(StrictModel):
     )
     on_bad_row: Literal["error", "drop"] = Field(
         "error",
-        description="error: reject files of labeled sentences with an empty or missing text or label, stating how "
-        "many rows have one; drop: leave these rows out",
+        description="error: reject files of labeled sentences in which rows lack a text or a label, and report how many "
+        "do; drop: leave these rows out",
     )
     dev_fraction: float = Field(
-        0.1, gt=0, lt=1, description="share of train that is split off as dev if dev is not given"
+        0.1, gt=0, lt=1, description="share of train to split off as dev if dev is not given"
     )
     max_dev: int = Field(
         1000, ge=1, description="maximum number of sentences split off as dev if dev is not given"
@@ -276,9 +277,7 @@ def _reject_repeated(encoders: list[EncoderConfig]) -> list[EncoderConfig]:
 
 def _ranks(ranks: list[int] | None) -> list[int] | None:
     if ranks is not None and not (len(ranks) == 2 and 1 <= ranks[0] <= ranks[1]):
-        raise ValueError(
-            f"is {ranks}; allowed: the first and the last rank, of which the first is at least 1"
-        )
+        raise ValueError(f"is {ranks}; allowed: the first and last rank, with 1 <= first <= last")
     return ranks
 
 
@@ -293,12 +292,12 @@ class ExamplesConfig(StrictModel):
         description="per_class: the k nearest sentences of the same class and the k nearest of other classes; pooled: "
         "the k nearest of all classes, split by label; random: k random sentences of the same class and k of other "
         "classes; all: every sentence of the same class, including itself, and as many random ones of other classes, "
-        "for many classes with few sentences each",
+        "for data with many small classes",
     )
     concatenated: bool = Field(
         False,
-        description="with neighbors: all, also pair the concatenation of each pair's two sentences with each of the "
-        "two",
+        description="with neighbors: all, also concatenate the two sentences of each pair and pair the result with each "
+        "of them",
     )
     k: int = Field(16, ge=1, le=1024, description="neighbors per sentence")
     min_similarity: float | None = Field(
@@ -323,12 +322,12 @@ class ExamplesConfig(StrictModel):
     negatives: Literal["neighbors", "random"] = Field(
         "neighbors",
         description="source of the sentences of other classes. neighbors: as set by `neighbors`; random: k random ones "
-        "for each anchor; its sentences of the same class are still the nearest",
+        "for each anchor, whose sentences of the same class are still its nearest neighbors",
     )
     negative_ranks: Annotated[list[int] | None, AfterValidator(_ranks)] = Field(
         None,
-        description="first and last closeness rank of negatives among the sentences of other classes, such as [1, 1] "
-        "for only the nearest, or [5, 20]; all k if not given",
+        description="first and last rank, by closeness, of negatives among the sentences of other classes, such as "
+        "[1, 1] for only the nearest, or [5, 20]; all k if not given",
     )
     max_similarity: float | None = Field(
         None,
@@ -345,7 +344,7 @@ class ExamplesConfig(StrictModel):
     )
     combinations: Literal["all", "first"] = Field(
         "all",
-        description="with retrieval data or pairs. all: build examples from all positives and negatives of a query or "
+        description="for retrieval data or pairs. all: build examples from all positives and negatives of a query or "
         "group; first: only from its first positive and first negative",
     )
     same_class_cosine: float = Field(
@@ -356,8 +355,8 @@ class ExamplesConfig(StrictModel):
     )
     experts: Annotated[list[Encoder], AfterValidator(_reject_repeated)] = Field(
         [],
-        description="frozen encoders; the cosine_similarity loss uses their cosines for scored pairs in its soft "
-        "targets",
+        description="frozen encoders whose cosines for scored pairs determine the soft targets of the "
+        "cosine_similarity loss",
     )
 
     @property
@@ -437,7 +436,7 @@ Grid = list[Annotated[float, Field(gt=0, le=100)]]
 
 
 class PointsConfig(StrictModel):
-    """Operating points that a rung reports besides the plain one, as a list of values per kind."""
+    """Operating points that a rung reports in addition to the tuned encoder itself, as a list of values per kind."""
 
     concat: Grid = Field(
         [0.1, 0.3, 1.0, 3.0],
@@ -451,7 +450,7 @@ class PointsConfig(StrictModel):
     query_concat: Grid = Field(
         [0.1, 0.3, 1.0, 3.0],
         description="weights of the cosine between the tuned query and the reference's document when added to the "
-        "reference's cosine; trials with tower query have only these points and that of the tuned query alone",
+        "reference's cosine; trials with tower query have only these points and the tuned encoder itself",
     )
     interpolate: list[Annotated[float, Field(gt=0, lt=1)]] = Field(
         [],
@@ -460,14 +459,14 @@ class PointsConfig(StrictModel):
     )
     truncate: list[Annotated[int, Field(ge=1)]] = Field(
         [],
-        description="widths to which the tuned encoder's embeddings are truncated, below the full width; trials with "
-        "matryoshka train for this use",
+        description="widths, below the full width, to which the tuned encoder's embeddings are truncated; the "
+        "parameter matryoshka trains encoders for this use",
     )
     labeled: Grid = Field(
         [],
         description="for pools with known labels: weights of the probability that the query has a sentence's label "
-        "when added to the reference's cosine; only trials with the softmax loss have these points, which are not part "
-        "of the front",
+        "when added to the reference's cosine; only trials with the softmax loss have these points, which are never on "
+        "the front",
     )
     calibrate: bool = Field(
         True,
@@ -550,7 +549,7 @@ class ConstraintsConfig(StrictModel):
 
 
 def goal_names(key: str) -> list[str]:
-    """Return the scores that an objective key allows: those to maximize, but ratios only for ``similarity``."""
+    """Return the scores that an objective key allows: those to maximize, with ratios only for ``similarity``."""
     goals = [name for name, spec in SCORES.items() if spec.is_maximized]
     return (
         goals
@@ -564,7 +563,7 @@ def _enum(key: str) -> dict[str, Any]:
 
 
 class ObjectiveConfig(StrictModel):
-    """A trial's objective: its best point by polarity_weight * P + (1 - polarity_weight) * S, and its front."""
+    """Goals of a sweep. A trial's objective is the maximum of polarity_weight * P + (1 - polarity_weight) * S."""
 
     polarity_weight: float = Field(
         0.5,
@@ -593,7 +592,7 @@ class ObjectiveConfig(StrictModel):
 
     @property
     def goals(self) -> Goals:
-        """The two scores that the sweep's front is built on."""
+        """Return the two scores that the sweep's front trades off."""
         return Goals.of(self.polarity, self.similarity)
 
     @field_validator("polarity", "similarity")
@@ -612,12 +611,12 @@ Policy = Literal["growth", "pareto", "asha", "median", "none"]
 
 
 class PlateauConfig(StrictModel):
-    """A stopping rule: the sweep ends when the front's hypervolume stops growing while trials pause or end."""
+    """A stopping rule: the sweep ends when the front's hypervolume stops growing."""
 
     trials: int = Field(
         ge=1,
-        description="number of consecutive times that a trial pauses or ends without the minimum growth; under the "
-        "growth policy, trials pause often",
+        description="number of consecutive times that a trial pauses or ends without the minimum growth before the "
+        "sweep ends; under the growth policy, trials pause often",
     )
     growth: float = Field(
         0.01,
@@ -633,7 +632,7 @@ HALVING = ("asha", "pareto")
 class EarlyStoppingConfig(StrictModel):
     """Early stopping of trials and of the sweep.
 
-    Trials are compared at equal numbers of examples seen. The halving policies resume a trial if it later proves good.
+    Trials are compared at equal numbers of examples seen. The halving policies resume a paused trial if it later qualifies.
     """
 
     policy: Policy = Field(
@@ -652,7 +651,7 @@ class EarlyStoppingConfig(StrictModel):
     )
     plateau: PlateauConfig | None = Field(
         None,
-        description="when to end the sweep because its front has stopped growing; never if not given",
+        description="rule for ending the sweep when its front stops growing; off if not given",
     )
 
 
@@ -721,7 +720,7 @@ class BudgetConfig(StrictModel):
 
 
 class ReplicatesConfig(StrictModel):
-    """Replicates: after the search, configurations near the front are rerun with other seeds; their means are used."""
+    """Replicates: after the search, configurations near the front are rerun with other seeds to average their scores."""
 
     trials: int = Field(
         0,
@@ -734,7 +733,7 @@ class ReplicatesConfig(StrictModel):
 
 
 class ResourcesConfig(StrictModel):
-    """A sweep's resources. Values that are omitted are derived from the available cluster."""
+    """A sweep's resources. Omitted values are derived from the available cluster."""
 
     address: str | None = Field(
         None, description="Ray cluster to join; a local one is started if not given"
@@ -747,8 +746,8 @@ class ResourcesConfig(StrictModel):
     )
     gpus_per_trial: Annotated[float, Field(ge=0, le=1)] | Literal["measured"] | None = Field(
         None,
-        description="share of a GPU allocated to a trial: below 1 packs several trials on one GPU, measured packs as "
-        "many as fit in its memory, at most one per CPU; one GPU if not given and the cluster has any",
+        description="share of a GPU allocated to a trial. below 1: several trials share a GPU; measured: as many as fit "
+        "in its memory, at most one per CPU; one GPU if not given and the cluster has any",
     )
     max_concurrent_trials: int | None = Field(
         None,
@@ -808,7 +807,7 @@ class ResourcesConfig(StrictModel):
         None,
         gt=0,
         description="a trial is also killed if a rung takes longer than this many minutes; if not given, ten times the "
-        "slowest rung so far, and at least half an hour",
+        "slowest rung so far, but at least half an hour",
     )
     checkpoint_seconds: float = Field(
         300,
@@ -847,9 +846,9 @@ class StorageConfig(StrictModel):
     max_gib: float = Field(
         20,
         gt=0,
-        description="limit in GiB for the front's weights, paused trials' checkpoints and per-query scores; beyond it, "
-        "the worst paused trials end, then the weights that the front needs least are removed. Checkpoints of running "
-        "trials are not counted",
+        description="limit in GiB for the front's weights, paused trials' checkpoints and per-query scores; if it is "
+        "exceeded, the worst paused trials end, and then the weights that the front needs least are removed. "
+        "Checkpoints of running trials are not counted",
     )
     keep_checkpoints: bool = Field(
         True,
@@ -896,7 +895,7 @@ class SweepConfig(StrictModel):
     teacher: Teacher | None = Field(
         None,
         description="run whose class probabilities for the training sentences are the targets of trials with targets: "
-        "teacher; its folder, or a mapping",
+        "teacher; the run's folder, or a mapping",
     )
     examples: ExamplesConfig = Field(ExamplesConfig(), description="mining of training examples")
     evaluation: EvaluationConfig = Field(
@@ -922,7 +921,7 @@ class SweepConfig(StrictModel):
         ObjectiveConfig(), description="objective by which trials are judged"
     )
     early_stopping: EarlyStoppingConfig = Field(
-        EarlyStoppingConfig(), description="when trials and the sweep end early"
+        EarlyStoppingConfig(), description="rules for ending trials and the sweep early"
     )
     budget: BudgetConfig = Field(BudgetConfig(), description="limits of the sweep")
     replicates: ReplicatesConfig = Field(
@@ -951,7 +950,7 @@ class SweepConfig(StrictModel):
 
     @property
     def limits(self) -> list[str]:
-        """Return the minimum scores and the search's limits except the number of trials, each with its key."""
+        """Return the search's limits, except the number of trials, and the minimum scores, each with its key."""
         plateau = self.early_stopping.plateau
         limits = {
             key: getattr(self.budget, key) for key in ("minutes", "cpu_hours", "gpu_hours", "money")

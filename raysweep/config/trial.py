@@ -1,4 +1,4 @@
-"""The configuration of a trial: a point in the space, with everything that its training needs."""
+"""The configuration of a trial: a point in the space, with all settings for its training."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal
@@ -27,7 +27,7 @@ class TrialConfig(StrictModel):
     )
     loss_parameters: dict[str, Value] = Field(
         default_factory=dict,
-        description="the loss's own parameters; in a space, each is a parameter of its own",
+        description="the loss's own parameters; in a space, each is a separate parameter",
     )
     retention_weight: float = Field(
         0.0,
@@ -83,7 +83,7 @@ class TrialConfig(StrictModel):
     )
     freezing: str = Field(
         "none",
-        description=f"frozen part of the encoder, counted from its input: {', '.join(freezing.FORMS)}",
+        description=f"part of the encoder to freeze, starting at its input: {', '.join(freezing.FORMS)}",
     )
     freeze_output_dense: bool = Field(
         False,
@@ -170,8 +170,8 @@ class TrialConfig(StrictModel):
     idle_rungs: int | None = Field(
         None,
         ge=1,
-        description="end the trial after this many consecutive rungs without improvement; an improvement is both a "
-        "lower validation loss and fewer errors than at the last one; never if not given",
+        description="end the trial after this many consecutive rungs without improvement; an improvement requires both "
+        "a lower validation loss and fewer errors than at the previous one; off if not given",
     )
     precision: Literal["auto", "fp32", "bf16"] = Field(
         "auto",
@@ -252,7 +252,7 @@ class TrialConfig(StrictModel):
     def flat(self) -> dict[str, Any]:
         """Return all values in one mapping, as in a space, a ledger or a table.
 
-        Other losses' parameters are left out unless :data:`OFF` has a value for them.
+        Other losses' parameters are omitted unless :data:`OFF` contains a value for them.
         """
         values = self.model_dump(mode="json")
         own_values = values.pop("loss_parameters")
@@ -263,11 +263,11 @@ class TrialConfig(StrictModel):
 
     @property
     def recorded(self) -> dict[str, Any]:
-        """Return the values in :attr:`flat` that a ledger records, excluding None and usual values."""
+        """Return the values in :attr:`flat` that a ledger records, excluding None and the values in ``_USUAL``."""
         return self.record(searched=())
 
     def record(self, searched: Collection[str]) -> dict[str, Any]:
-        """Return :attr:`recorded`, plus the usual values of parameters that the space names."""
+        """Return :attr:`recorded`, plus the values in ``_USUAL`` of the parameters in ``searched``."""
         values = {name: value for name, value in self.flat.items() if value is not None}
         if self.loss in SEQUENCE_LOSSES:
             own = ("loss", *find_loss(self.loss).parameters, *SEQUENCE_PARAMETERS)
@@ -282,7 +282,7 @@ class TrialConfig(StrictModel):
     def identity(self) -> dict[str, Any]:
         """Return the values that differ from their defaults, from which the trial's seed is derived.
 
-        Neither adding a parameter nor writing out a default changes any seed. Defaults must therefore never change.
+        New parameters and explicit defaults therefore change no seeds. A changed default would, so defaults never change.
         """
         defaults = {name: field.default for name, field in type(self).model_fields.items()}
         defaults |= {**OFF, **find_loss(self.loss).defaults, **adapter_defaults(self.adapter)}
@@ -314,7 +314,7 @@ class TrialConfig(StrictModel):
 
     @property
     def peak_learning_rate(self) -> float:
-        """Return the learning rate that the schedule multiplies, which is ``learning_rate`` scaled by its rule."""
+        """Return ``learning_rate`` scaled by ``learning_rate_rule``; the schedule multiplies this rate."""
         ratio = self.batch_size * self.accumulation_steps / self.base_batch_size
         powers = {"none": 0.0, "linear": 1.0, "square_root": 0.5}
         return float(self.learning_rate * ratio ** powers[self.learning_rate_rule])
@@ -341,7 +341,7 @@ OFF = {
     for name, spec in loss.parameters.items()
     if spec.off is not None
 }
-"""Values that have no effect, for parameters that a loss may lack."""
+"""The value that has no effect, for each parameter that may be set even if the loss lacks it."""
 
 SEQUENCE_PARAMETERS = ("learning_rate", "batch_size", "examples_per_rung")
 """The shared parameters that trials over a sequence of data sets use."""
@@ -393,7 +393,7 @@ def trial_config(values: Mapping[str, Any]) -> TrialConfig:
 
 
 def _loss_parameters(loss: str, given: Mapping[str, Any]) -> dict[str, Value]:
-    """Return a loss's own parameter values, checked and filled in with its defaults."""
+    """Return the checked values of a loss's own parameters, including the defaults of omitted ones."""
     spec = find_checked_loss(loss)
     for name, value in given.items():
         is_off = name in OFF and value == OFF[name]

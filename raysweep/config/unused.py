@@ -15,7 +15,7 @@ _TARGETS = ("same_class_cosine", "other_class_cosine")  # for scored pairs
 
 
 class _Unused(NamedTuple):
-    """A setting that has no effect, and the setting that causes this."""
+    """A setting that has no effect, the setting that causes this, and the reason."""
 
     setting: KeyPath
     cause: KeyPath
@@ -67,11 +67,11 @@ def _find_unused(config: SweepConfig, space: Space) -> Iterator[_Unused]:
     if not any(find_loss(loss).has_head for loss in space.values("loss")):
         for kind in ("class_concat", "labeled"):
             yield _Unused(
-                ("evaluation", "points", kind), ("space", "loss"), "no loss of the space is softmax"
+                ("evaluation", "points", kind), ("space", "loss"), "no loss in the space is softmax"
             )
     if not has_teacher(space):
         yield _Unused(
-            ("teacher",), ("space", "targets"), "no trial of the space has targets: teacher"
+            ("teacher",), ("space", "targets"), "no trial in the space has targets: teacher"
         )
     yield from _find_unused_points(space)
     yield from _find_unused_of_examples(config, space)
@@ -102,19 +102,19 @@ def _find_unused_of_examples(config: SweepConfig, space: Space) -> Iterator[_Unu
             verb = "mine" if len(losses) > 1 else "mines"
             yield _Unused(("examples", name), cause, f"{', '.join(losses)} {verb} no examples")
         elif name == "experts" and "cosine_similarity" not in losses:
-            yield _Unused(("examples", name), cause, "no loss of the space is cosine_similarity")
+            yield _Unused(("examples", name), cause, "no loss in the space is cosine_similarity")
         elif name in _TARGETS and "scored_pair" not in kinds:
-            yield _Unused(("examples", name), cause, "no loss of the space trains on scored pairs")
+            yield _Unused(("examples", name), cause, "no loss in the space trains on scored pairs")
         elif name == "relative_margin" and "triplet" not in kinds:
-            yield _Unused(("examples", name), cause, "no loss of the space trains on triplets")
+            yield _Unused(("examples", name), cause, "no loss in the space trains on triplets")
         elif name in _LIMITS and kinds <= {"positive_pair", "labeled_sentence"}:
             yield _Unused(
-                ("examples", name), cause, "no loss of the space has examples with other classes"
+                ("examples", name), cause, "no loss in the space mines sentences of other classes"
             )
 
 
 def _find_unused_in_space(space: Space) -> Iterator[_Unused]:
-    """Yield parameters in the space that may differ from their defaults but have no effect because of others."""
+    """Yield the space's parameters that may differ from their defaults but have no effect because of others."""
     if None not in _possible_values(space, "warmup_steps"):
         yield from _find_unused_parameter(
             space, "warmup_fraction", "warmup_steps", "warmup_steps is given"
@@ -131,7 +131,7 @@ def _find_unused_in_space(space: Space) -> Iterator[_Unused]:
                 yield _Unused(
                     ("space", name),
                     ("space", "targets"),
-                    "no trial of the space has targets: teacher",
+                    "no trial in the space has targets: teacher",
                 )
 
 

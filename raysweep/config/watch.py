@@ -1,4 +1,4 @@
-"""A sweep's watched data: sources that trials are not tuned on but are measured on."""
+"""A sweep's watched data: sources on which trials are measured but not tuned."""
 
 from typing import Annotated, Any, Literal
 
@@ -11,11 +11,11 @@ At = Literal["last", "rung"]
 """The rungs at which watched data is measured: the last one of each trial, or all."""
 
 MAX_QUERIES = 1000
-"""Maximum number of queries of a watched set."""
+"""Default maximum number of queries in a watched source."""
 
 
 class WatchedSource(StrictModel):
-    """A source of retrieval data, pairs, scored pairs or labeled sentences, and how it is read."""
+    """A source of retrieval data, pairs, scored pairs or labeled sentences, with settings for reading it."""
 
     source: Annotated[str, AfterValidator(absolute_source)] = Field(
         description="path or URI of a file, a folder or a glob; hub:NAME[:SPLIT]; or demo"
@@ -56,14 +56,14 @@ Watched = Annotated[WatchedSource, BeforeValidator(_as_mapping)]
 
 
 class WatchConfig(StrictModel):
-    """Data that trials are not tuned for, and when it is measured."""
+    """Data on which trials are measured but not tuned, and the time of measurement."""
 
     sources: Annotated[list[Watched], Field(min_length=1)] = Field(
-        description="data that trials are not tuned for; each a source, or a mapping"
+        description="data on which trials are measured but not tuned, as a list of sources or mappings"
     )
     target: Watched | None = Field(
         None,
-        description="data that should improve, for the adiabatic range; dev's labeled sentences if not given",
+        description="data on which results should improve, for the adiabatic range; dev's labeled sentences if not given",
     )
     at: At = Field(
         "last",

@@ -94,7 +94,7 @@ INVALID = [
     (
         "model: demo",
         "model: demo\nmodel: demo",
-        r"line 4: model is a duplicate key \(first in line 3\)",
+        r"line 4: model is a duplicate key \(first on line 3\)",
     ),
     ("model: demo", "model: [", r"line \d+:"),
     (

@@ -67,11 +67,11 @@ def test_settings_superseded_by_an_override_are_not_warned_about(tmp_path: Path)
         ),
         (
             {"evaluation.points": "{labeled: [0.5], class_concat: []}"},
-            "--evaluation.points.labeled: has no effect, since no loss of the space is softmax",
+            "--evaluation.points.labeled: has no effect, since no loss in the space is softmax",
         ),
         (
             {"examples.same_class_cosine": "0.9", "space.loss": "{choices: [triplet, softmax]}"},
-            "--examples.same_class_cosine: has no effect, since no loss of the space trains on scored pairs",
+            "--examples.same_class_cosine: has no effect, since no loss in the space trains on scored pairs",
         ),
         (
             {
@@ -83,11 +83,11 @@ def test_settings_superseded_by_an_override_are_not_warned_about(tmp_path: Path)
         ),
         (
             {"examples.relative_margin": "0.1", "space.loss": "contrastive"},
-            "--examples.relative_margin: has no effect, since no loss of the space trains on triplets",
+            "--examples.relative_margin: has no effect, since no loss in the space trains on triplets",
         ),
         (
             {"examples.max_similarity": "0.9", "space.loss": "gist"},
-            "--examples.max_similarity: has no effect, since no loss of the space has examples with other classes",
+            "--examples.max_similarity: has no effect, since no loss in the space mines sentences of other classes",
         ),
         (
             {"examples.k": "8", "space.loss": "softmax"},
