@@ -1,4 +1,5 @@
-"""Tables, figures, Markdown, HTML and Parquet from a run's stored results, without a cluster or an encoder.
+"""Reports built from a run's stored results, without a cluster or an encoder.
 
-The ``run`` and ``report`` commands write the report; ``export`` uses this package to find the points on the front.
+A report contains tables and figures as Markdown, HTML, PNG, JSON and Parquet. The ``run`` and ``report`` commands write
+it; ``export`` uses this package to find the points on the front.
 """

@@ -1,4 +1,4 @@
-"""The difference between the hypervolumes of two runs' fronts, with an interval if per-query scores are stored."""
+"""Difference in hypervolume between two runs' fronts, with an interval if per-query scores are stored."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from raysweep.uncertainty.configurations import SeedNoise, Trained, noise_of, no
 from raysweep.uncertainty.interval import Interval
 from raysweep.uncertainty.noise import Noise
 
-# between one encoder's scores in two runs, since processors round differently
+# tolerance for an encoder's scores in two runs, because processors round differently
 MAX_DIFFERENCE = 1e-3
 
 SEED = 0  # fixed, so that the bootstrap gives the same interval for the same runs
@@ -25,7 +25,7 @@ SEED = 0  # fixed, so that the bootstrap gives the same interval for the same ru
 
 @dataclass(frozen=True)
 class AreaDifference:
-    """How much larger the hypervolume of ``label`` is than that of ``other`` on a split.
+    """The hypervolume of run ``label`` minus that of run ``other`` on one split.
 
     ``interval`` covers query noise, and also seed noise if ``has_seeds`` is true. If there is no
     interval, ``why_none`` gives the reason.
@@ -57,7 +57,7 @@ class CountedFront:
 
     @property
     def why_unknown(self) -> str:
-        """Why some points lack per-query scores, or an empty string if all points have them."""
+        """The reason why per-query scores are missing, or an empty string if none are missing."""
         split, summary = self.split, self.summary
         missing_result = missing_intervals(split)
         damage = summary.damage.get(missing_result)
@@ -99,9 +99,9 @@ class CountedFront:
 
 
 def difference(front: CountedFront, other: CountedFront, level: float) -> AreaDifference:
-    """Return the difference between two fronts on one split.
+    """Return the difference in hypervolume between two fronts on one split.
 
-    The result has an interval at this level if the stored scores allow one.
+    It has an interval at confidence ``level`` if the stored scores allow one.
     """
     estimate = front.area - other.area
     why_none = front.why_unknown or other.why_unknown
@@ -132,10 +132,11 @@ def difference(front: CountedFront, other: CountedFront, level: float) -> AreaDi
 
 
 def _noise_with_seeds(front: CountedFront, other: CountedFront) -> tuple[Noise, int] | None:
-    """Return noise over queries and seeds, and the number of points on the first front.
+    """Return the noise over queries and seeds, and how many of its leading points belong to the first front.
 
-    The noise covers the reference and both fronts' configurations instead of their points. Return
-    None if neither sweep ran any configuration more than once, if dev scores are missing, or if neither front has a point.
+    The points are those of both fronts, averaged over the runs of each configuration, followed by the reference.
+    Return None if neither sweep ran any configuration more than once, if dev scores are missing, or if both fronts are
+    empty.
     """
     runs, other_runs = front.runs, other.runs
     has_points = bool(front.points or other.points)
@@ -154,9 +155,9 @@ def _noise_with_seeds(front: CountedFront, other: CountedFront) -> tuple[Noise, 
 
 
 def _are_same_queries(one: Float64Array, other: Float64Array) -> bool:
-    """Return whether the reference encoder's S agrees query by query between two runs' scores, (1, 2, queries).
+    """Return whether two runs used the same queries, given the reference encoder's scores (1, 2, queries) in each run.
 
-    A few queries may differ because of rounding.
+    S must agree for most queries; a few may differ because of rounding.
     """
     if one.shape != other.shape:
         return False

@@ -1,4 +1,4 @@
-"""A sweep's parameters as axes for a model: each configuration has a place on each axis."""
+"""A sweep's parameters as axes of a model. Each configuration has a place on each axis."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 
-# Numeric parameters with at most this many values, each used at least twice on average, become
-# levels; others become a range.
+# A numeric parameter with at most this many distinct values, each used at least twice on average,
+# becomes a set of levels; otherwise, it becomes a range.
 MAX_LEVELS = 16
 
 LOG_RATIO = 10.0  # a range is logarithmic if its ends differ by at least this factor
@@ -25,10 +25,10 @@ ABSENT = -1.0  # the place of None on a range
 
 @dataclass(frozen=True)
 class Axis:
-    """One parameter: the ``places`` (n,) of ``n`` configurations, and the ``cells`` (G,) where effects are evaluated.
+    """A parameter's axis, with the ``places`` (n,) of the configurations on it.
 
-    Cells are places in increasing order. ``weights`` (G,) are the cells' shares of the axis; they
-    sum to 1.
+    Effects are evaluated at the ``cells`` (G,), which are places in increasing order. ``weights``
+    (G,) are the cells' shares of the axis; they sum to 1.
     """
 
     name: str
@@ -41,13 +41,14 @@ class Axis:
 def axes_of(configs: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Axis]:
     """Return an axis for each parameter that varies.
 
-    Strings and numeric parameters with few distinct values become levels of equal weight; others
-    become a range.
+    String parameters, and numeric ones with few distinct values, become levels of equal weight;
+    others become a range.
 
-    Some parameters exist only for certain values of another one, such as a margin for certain
-    losses. If such a parameter does not apply, its place is sampled from other configurations, so
-    that it has no effect and the other parameter gets all the credit. A parameter that can be None
-    independently of others has None as a level or as a place below the range.
+    Some parameters apply only for certain values of another parameter, such as a margin that only
+    some losses have. In configurations to which such a parameter does not apply, its value is
+    sampled from the other configurations, so that it has no effect and the other parameter gets all
+    the credit. If a parameter can be None regardless of other parameters, None becomes a level or a
+    place below the range.
     """
     random = np.random.default_rng(SEED)
     columns = {}
@@ -66,7 +67,7 @@ def axes_of(configs: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[
 def _fill_gaps(
     values: Sequence[Any], columns: Mapping[str, Sequence[Any]], random: np.random.Generator
 ) -> Sequence[Any]:
-    """Replace None with random existing values if another parameter decides where values exist."""
+    """Replace None with randomly sampled values if another parameter determines which values are None."""
     present = [value for value in values if value is not None]
     if len(present) == len(values) or not any(
         _decides(other, values) for other in columns.values()
@@ -80,7 +81,7 @@ def _fill_gaps(
 
 
 def _decides(other: Sequence[Any], values: Sequence[Any]) -> bool:
-    """Return whether configurations with equal values of ``other`` either all have a value or all lack one."""
+    """Return whether the parameter ``other`` has levels that determine which of the ``values`` are None."""
     if other is values or not _are_levels(other):
         return False
     has_value: dict[Any, bool] = {}
@@ -91,7 +92,7 @@ def _decides(other: Sequence[Any], values: Sequence[Any]) -> bool:
 
 
 def _are_levels(values: Sequence[Any]) -> bool:
-    """Return whether the values, ignoring None, are strings or are numbers with few distinct values."""
+    """Return whether the values, ignoring None, are not all numbers, or are numbers with few distinct values."""
     present = [value for value in values if value is not None]
     if not all(map(is_number, present)):
         return True
@@ -104,7 +105,7 @@ def is_number(value: Any) -> TypeGuard[float]:
 
 
 def _levels(name: str, values: Sequence[Any]) -> Axis:
-    """Return an axis with each value at an integer: None first, then numbers in order, then strings alphabetically."""
+    """Return an axis that places values at integers: None first, then numbers in order, then strings alphabetically."""
     ordered = sorted(set(values), key=_sort_key)
     place_of = {value: float(place) for place, value in enumerate(ordered)}
     places = np.array([place_of[value] for value in values])
@@ -119,9 +120,9 @@ def _sort_key(value: Any) -> tuple[bool, bool, float, str]:
 
 
 def _range(name: str, values: Sequence[Any]) -> Axis:
-    """Return an axis with the minimum at 0 and the maximum at 1.
+    """Return an axis that places the minimum at 0 and the maximum at 1.
 
-    None is below 0, and its weight is the share of configurations with None.
+    None has a place below 0, weighted by the share of configurations with None.
     """
     present = [value for value in values if value is not None]
     low = min(present)

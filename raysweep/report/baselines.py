@@ -1,4 +1,4 @@
-"""A run's baselines, which are points that no trial produced, and which of them the front dominates."""
+"""A run's baselines (points that no trial produced), and their comparison with the front."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +10,7 @@ from raysweep.results.types import BASELINES, Point, RunInfo, ScoredSplit
 
 @dataclass(frozen=True)
 class Baseline:
-    """A baseline, with its point on each split where it is scored."""
+    """A baseline and its point on each split on which it is scored."""
 
     kind: str
     value: float | None
@@ -28,11 +28,12 @@ class Baseline:
 
 @dataclass(frozen=True)
 class ProbeComparison:
-    """The front compared with the probe's points on one split; the front dominates ``num_dominated`` of them.
+    """A comparison of the front with the probe's points on one split.
 
-    ``best`` is the probe's best point on dev. ``dominating`` is the front member with the highest objective on this
-    split among those that dominate ``best``, or None. ``area`` is the hypervolume of the probe's points that meet the
-    constraints, above the same reference point as the front's.
+    The front dominates ``num_dominated`` of the probe's points. ``best`` is the point with the probe parameter that is
+    best on dev. ``dominating`` is the front member with the highest objective on this split among those that dominate
+    ``best``, or None if none of them does. ``area`` is the hypervolume of the probe's points that meet the constraints;
+    its reference point is that of the front's hypervolume.
     """
 
     num_points: int
@@ -43,7 +44,7 @@ class ProbeComparison:
 
 
 def baselines_of(points: Iterable[Point]) -> tuple[Baseline, ...]:
-    """Return the baselines grouped by kind: the probe's points by increasing parameter, others in stored order."""
+    """Return the baselines grouped by kind: probes in order of their parameter, others in stored order."""
     points_by_name = defaultdict(list)
     for point in points:
         if point.kind in BASELINES:
@@ -59,9 +60,9 @@ def baselines_of(points: Iterable[Point]) -> tuple[Baseline, ...]:
 
 
 def dominates(one: Point, other: Point, goals: Goals) -> bool:
-    """Return whether a point is at least as good as ``other`` in both P and S, and better in one.
+    """Return whether ``one`` is at least as good as ``other`` in both P and S, and better in one of them.
 
-    Both points are on the same split.
+    Both points must be on the same split.
     """
     p, s = one.pair(goals)
     other_p, other_s = other.pair(goals)
@@ -70,14 +71,14 @@ def dominates(one: Point, other: Point, goals: Goals) -> bool:
 
 
 def is_dominated(point: Point, front: Iterable[Point], goals: Goals) -> bool:
-    """Return whether a point of the front on the same split dominates ``point``."""
+    """Return whether any point of the front dominates ``point``; all points must be on the same split."""
     return any(dominates(member, point, goals) for member in front)
 
 
 def compare(
     probes: Sequence[Point], best: Point, front: Sequence[Point], info: RunInfo, area: float
 ) -> ProbeComparison:
-    """Compare the front's points with the probe's on one split; ``area`` is as in :class:`ProbeComparison`."""
+    """Compare the front with the probe on one split; :class:`ProbeComparison` describes ``best`` and ``area``."""
     goals = info.goals
     dominated = [probe for probe in probes if is_dominated(probe, front, goals)]
     dominating = [member for member in front if dominates(member, best, goals)]

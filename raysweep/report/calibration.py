@@ -1,4 +1,4 @@
-"""Calibrations and temperatures of the class probabilities that front members use."""
+"""Calibration of the class probabilities that front members use."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,8 @@ from raysweep.results.views import calibration_text
 CALIBRATION_TEXT = (
     "Calibration of the softmax heads whose class probabilities front members use, before and after dividing the "
     "logits by a temperature fitted on dev. Cross-entropies are in nats per sentence. The calibration error is the "
-    "mean distance, x100, between predicted probability and accuracy over sentences with similar probabilities."
+    "mean absolute difference, x100, between predicted probability and accuracy in groups of sentences with similar "
+    "probabilities."
 )
 
 MAX_LINES = 4  # shown in a terminal
@@ -58,7 +59,7 @@ def calibration_table(summary: Summary) -> TextTable:
 
 
 def calibration_lines(summary: Summary) -> Iterator[str]:
-    """Yield short lines for a terminal: the last ``MAX_LINES`` calibrations, and the number of omitted ones."""
+    """Yield short terminal lines: the last ``MAX_LINES`` calibrations, and how many are omitted."""
     calibrations = calibrations_of_front(summary)
     for calibration in calibrations[-MAX_LINES:]:
         place = f"trial {calibration.trial}, rung {calibration.step}, on {calibration.split}"

@@ -1,6 +1,6 @@
 """Statistics from per-query scores: intervals, differences from the knee, drops from dev to test, and run means.
 
-A split is skipped if per-query scores are missing there for any member.
+A split is skipped if it lacks the per-query scores of any member.
 """
 
 from collections.abc import Mapping
@@ -23,13 +23,13 @@ from raysweep.uncertainty.selection import Drop, between_splits, optimism, split
 
 REFERENCE: PointName = (None, None, "reference", None)
 
-# mean scores of configurations, keyed by the point names of their original trials
+# intervals for the mean scores of configurations, keyed by the point names of their original trials
 Means = dict[PointName, ScoreIntervals]
 
 
 @dataclass(frozen=True)
 class FromKnee:
-    """The differences between a member's P and S and the knee's on the same queries, Holm-adjusted over all members."""
+    """A member's differences in P and S from the knee on the same queries, Holm-adjusted over all members."""
 
     polarity: Difference
     similarity: Difference
@@ -37,12 +37,12 @@ class FromKnee:
 
 @dataclass(frozen=True)
 class Certainty:
-    """Intervals by split and further statistics, each empty if the stored scores are insufficient.
+    """Intervals for each split, and other statistics; each is empty if the stored scores are insufficient.
 
     The bias from selecting the front on dev is subtracted from the intervals on dev. ``from_knee``
     compares every other member with the knee on the ``compared_on`` split. ``drops`` contains the
-    members' mean drops in P and S. ``replicated`` contains the dev intervals of members'
-    configurations that ran more than once.
+    drops from dev to test in the members' mean P and S. ``replicated`` contains dev intervals for
+    members' configurations that ran more than once.
     """
 
     fronts: Mapping[ScoredSplit, FrontUncertainty]
@@ -107,7 +107,7 @@ def _trained(
     known: Mapping[ScoredSplit, QueryScores],
     added: Float64Array,
 ) -> dict[ScoredSplit, Trained]:
-    """Return feasible members' configurations by split; empty if no configuration ran twice."""
+    """Return the configurations of feasible members, keyed by split; empty if no configuration ran twice."""
     if not noise.is_known:
         return {}
     trained = {}
@@ -166,7 +166,7 @@ def _assess(
 
 
 def _rows_of(stored: QueryScores, kind: str) -> list[int]:
-    """Return the rows of the points of this kind that belong to no trial, in stored order."""
+    """Return the rows of this kind's points that do not come from a trial, in stored order."""
     return [row for row, name in enumerate(stored.names) if name[0] is None and name[2] == kind]
 
 
@@ -189,7 +189,7 @@ def _from_knee(stored: QueryScores, front: Front) -> dict[PointName, FromKnee]:
 def _drops(
     known: Mapping[ScoredSplit, QueryScores], front: Front, added: Float64Array
 ) -> dict[str, Drop]:
-    """Return the drops in the members' mean P and S from dev to test; empty unless both splits are known."""
+    """Return the drops in the members' mean P and S from dev to test; empty unless both splits have scores."""
     if len(known) < 2:
         return {}
     dev, test = known["dev"], known["test"]

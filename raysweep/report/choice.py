@@ -38,7 +38,7 @@ _ABSENT = ("none", "null")
 
 _SYMBOLS = {spec.symbol: name for name, spec in SCORES.items() if spec.symbol}  # P and S
 
-_MAX_WORDS = 20  # maximum number of strings in a message
+_MAX_WORDS = 20  # maximum number of strings listed in a message
 
 
 def ranking_scores() -> tuple[str, ...]:
@@ -53,9 +53,9 @@ def score_named(name: str) -> str:
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition on a point's field ``name``; ``text`` is the value as the user wrote it.
+    """A condition on a point's field ``name``; ``text`` is the value to compare it with.
 
-    A missing value never satisfies an inequality, and equals only ``none``.
+    A missing field never satisfies an inequality, and equals only ``none`` and ``null``.
     """
 
     name: str
@@ -97,9 +97,9 @@ def read_conditions(
     guards: Collection[str] = (),
     parameters: Iterable[str] = (),
 ) -> list[Condition]:
-    """Parse conditions on points with these fields; ``guards`` names further fields, which are also scores.
+    """Parse conditions on points with these fields.
 
-    Points may lack a guard or one of the ``parameters``.
+    Conditions may also use ``guards``, which are scores, and ``parameters``, even if no point has them.
 
     Raises:
         InputError: If a condition is invalid; the message names the allowed values.
@@ -208,7 +208,7 @@ class Candidate:
 
     @property
     def guards(self) -> Mapping[str, GuardScore]:
-        """The scores under each guard, by name; they are measured only for members."""
+        """The guard scores, keyed by guard; only members are evaluated on guards."""
         return {} if self.member is None else self.member.guards
 
     def on(self, split: ScoredSplit) -> Point | None:
@@ -219,7 +219,7 @@ class Candidate:
 
     @cached_property
     def fields(self) -> Fields:
-        """The fields that conditions can use, by name, with dev scores. A guard never shadows another field."""
+        """The fields that conditions can use, with dev scores. A guard never shadows another field."""
         guards = {name: measured.score for name, measured in self.guards.items()}
         return {**guards, **self.own_fields}
 
@@ -242,11 +242,11 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Selection:
-    """A selection of points that meet all ``conditions``: ``top`` points ``by`` a score, or the ``knee``.
+    """A selection from the points that meet all ``conditions``: the ``top`` points ``by`` a score, or the ``knee``.
 
-    ``by`` is a score's name or symbol. If both ``by`` and ``top`` are None, all of these points are
-    selected. With ``everything``, the selection considers all operating points instead of only the
-    front's members.
+    ``by`` is a score's name or symbol. Without ``by``, ``top`` and ``knee``, all points that meet
+    the conditions are selected. If ``everything`` is true, points that are not on the front can be
+    selected too.
     """
 
     conditions: Sequence[str] = ()
@@ -258,7 +258,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The chosen points, best first, or the front sorted by decreasing S; ``why_none`` explains an empty choice."""
+    """The chosen points, best first or in the order of :func:`candidates_of`; ``why_none`` explains an empty choice."""
 
     candidates: tuple[Candidate, ...]
     why_none: str = ""
@@ -315,12 +315,12 @@ def _conditions_on(
 
 
 def _rank(candidate: Candidate, by: str) -> tuple[bool, float, float]:
-    """Return a sort key that puts points meeting the constraints first, then orders by score and by objective."""
+    """Return a sort key: points that meet the constraints first, then by decreasing score and objective."""
     return not candidate.is_feasible, -candidate.fields[by], -candidate.objective
 
 
 def candidates_of(summary: Summary, *, everything: bool) -> list[Candidate]:
-    """Return the front's members sorted by S, or all operating points sorted by objective, highest first.
+    """Return the front's members by decreasing S, or all operating points by feasibility and decreasing objective.
 
     Raises:
         InputError: If no trial finished a rung.
@@ -345,7 +345,7 @@ def candidates_of(summary: Summary, *, everything: bool) -> list[Candidate]:
         member = members.get(name)
         if member is not None:
             is_feasible = member.is_feasible
-        else:  # guards are not measured for these points
+        else:  # such points are not evaluated on guards
             is_feasible = objective is None or not objective.violation(point.pair(objective.goals))
         candidate = Candidate(
             dev=point,
@@ -362,7 +362,7 @@ def candidates_of(summary: Summary, *, everything: bool) -> list[Candidate]:
 
 
 def _points_by_name(summary: Summary, split: ScoredSplit) -> dict[PointName, Point]:
-    """Return the trials' points on a split. If a resume repeated a rung, its latest scores count."""
+    """Return the trials' points on a split; if a resume repeated a rung, only its latest scores are used."""
     points = [
         point
         for point in summary.results.points
@@ -377,7 +377,7 @@ def _why_none(
     conditions: Sequence[Condition],
     candidates: Sequence[Candidate],
 ) -> str:
-    """Return how many points meet each condition, and whether points outside the front meet all of them."""
+    """Return how many points meet each condition, and how many outside the front meet all of them."""
     all_fields = [candidate.fields for candidate in candidates]
     group = "operating point" if selection.everything else "point on the front"
     reason = f"no {group} meets all conditions: {why_none(conditions, all_fields)}"
@@ -393,9 +393,9 @@ def _why_none(
 def candidates_as_json(
     summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]
 ) -> list[dict[str, Any]]:
-    """Return an object per point, with scores in [0, 1]; ``export`` is None if the point cannot be exported.
+    """Return a JSON object per point, with scores in [0, 1]; ``export`` is None if the point cannot be exported.
 
-    A point's ``intervals`` may be None; ``why_no_intervals`` then gives the reason.
+    If the ``intervals`` of a split's scores are None, ``why_no_intervals`` gives the reason.
     """
     objects = []
     for candidate in chosen:
@@ -447,7 +447,7 @@ def _scores_as_json(summary: Summary, point: Point | None) -> dict[str, Any] | N
 
 
 def finite_bounds(summary: Summary, point: Point) -> dict[str, list[float] | None] | None:
-    """Return the bounds of each score's interval, with None for intervals that are not finite.
+    """Return the bounds of each score's interval, with None for intervals that are missing or infinite.
 
     Return None if the point has no intervals.
     """
@@ -467,7 +467,7 @@ def why_no_intervals_of(summary: Summary, point: Point) -> str:
     """Return why a point has no intervals."""
     if why := why_no_intervals(summary, point.split):
         return why
-    return "per-query scores are only stored for points within three standard errors of the front"
+    return "per-query scores are stored only for points within three standard errors of the front"
 
 
 def export_command(summary: Summary, name: str) -> str:

@@ -10,9 +10,10 @@ from raysweep.results.types import Point
 
 
 def probe_sentences(summary: Summary) -> list[str]:
-    """Return a sentence for each split on which both the front and the probe are scored.
+    """Return a comparison for each split on which both the front and the probe are scored.
 
-    It states how many of the probe's points the front dominates, and names the probe's best point.
+    It states how many of the probe's points the front dominates, compares the hypervolumes, and
+    names the probe's best point.
     """
     sentences = []
     goals = summary.goals

@@ -1,4 +1,4 @@
-"""Scores on a sequence's data sets, right after each is learned and at the end, and the differences."""
+"""Scores on each data set of a sequence, right after it is learned and at the end, and the difference."""
 
 import statistics
 from collections.abc import Iterable, Iterator
@@ -12,16 +12,16 @@ from raysweep.report.tables import show
 from raysweep.results.types import MASK, Point, ScoredSplit
 
 DATA_SETS_TEXT = (
-    "Scores of the front's trials on each data set, under its own mask, with its own queries and pool: "
-    "for the reference R, right after the data set was learned, and at the end of the sequence. Forgetting is the "
-    "difference between the last two; it is negative if later data sets helped. A trial's last row has means over data "
-    "sets."
+    "Scores of the reference R and of the front's trials on each data set, with the data set's own queries and pool. "
+    "Trials are scored under the data set's own mask, right after learning it and at the end of the sequence. Forgetting "
+    "is the score right after learning minus the score at the end; it is negative if later data sets helped. The last "
+    "row of each trial contains means over data sets."
 )
 
 
 @dataclass(frozen=True)
 class TaskScores:
-    """P and S of one trial on one data set, in [0, 1]; ``end`` and ``test`` are None until they are scored."""
+    """One trial's P and S on one data set, in [0, 1]; ``end`` and ``test`` are None until they are scored."""
 
     trial: int
     data_set: str
@@ -32,7 +32,7 @@ class TaskScores:
 
     @property
     def forgetting(self) -> Pair | None:
-        """Return the scores right after learning minus those at the end."""
+        """The scores right after learning minus those at the end, or None before the end."""
         if self.end is None:
             return None
         return self.learned[0] - self.end[0], self.learned[1] - self.end[1]
@@ -83,7 +83,7 @@ def all_scores(summary: Summary) -> list[TaskScores]:
 
 
 def data_sets_table(summary: Summary) -> TextTable:
-    """Return a row for each data set and trial of the front, or no rows without a sequence."""
+    """Return a table with a row per data set for each trial on the front; empty unless the sweep is a sequence."""
     columns = ["trial", "data set"]
     for heading in summary.goals.headings:
         columns += [f"{heading} {stage}" for stage in ("R", "learned", "end", "forgetting", "test")]
@@ -109,7 +109,7 @@ def data_sets_table(summary: Summary) -> TextTable:
 
 
 def data_sets_lines(summary: Summary) -> Iterator[str]:
-    """Yield a line per data set with the knee trial's scores, or nothing without a sequence."""
+    """Yield a line per data set with the knee trial's scores, or nothing unless the sweep is a sequence."""
     p, s = summary.goals.headings
     for member in summary.members:
         if not member.is_knee or member.dev.trial is None:

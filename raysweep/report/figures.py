@@ -1,4 +1,4 @@
-"""The report's figures as PNG bytes, drawn without pyplot, so they need neither global state nor a display."""
+"""The report's figures as PNG bytes, drawn without pyplot to avoid global state and the need for a display."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,9 +30,9 @@ KIND_MARKERS = {
 }
 OTHER_KIND = "h"
 
-MAX_JOINED = 20  # maximum number of trajectories, since more would hide each other
-MAX_LARGE = 30  # maximum number of front members drawn with large markers; if there are more, all markers are small
-MANY_TRIALS = 100  # above this number, lines are faint and end markers are small
+MAX_JOINED = 20  # maximum number of trajectories drawn; more would hide each other
+MAX_LARGE = 30  # if the front has more members, their markers are small
+MANY_TRIALS = 100  # with more trials, lines are faint and end markers are small
 
 # Keyword arguments for matplotlib.
 ORACLE: dict[str, Any] = {"color": FAINT, "linestyle": (0, (4, 2)), "linewidth": 1.2}
@@ -110,7 +110,7 @@ def _panels(titles: Sequence[str], size: Pair, goals: Goals) -> tuple["Figure", 
 
 
 def progress_figure(summary: Summary) -> bytes:
-    """Plot the objective against training examples, with a line per trial and a marker for how it ended."""
+    """Plot the objective against training examples, with a line per trial and a marker that shows its status."""
     import matplotlib
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter, NullLocator
@@ -123,11 +123,10 @@ def progress_figure(summary: Summary) -> bytes:
         _draw_curves(axis, evaluated, colors)
         _draw_endings(axis, evaluated, colors)
         examples = sorted({rung.examples_seen for trial in evaluated for rung in trial.rungs})
-        # a wide range gets a logarithmic scale
         if examples and examples[-1] >= 8 * examples[0]:
             axis.set_xscale("log", base=2)
             axis.xaxis.set_minor_locator(NullLocator())
-        # a few rungs get a tick each
+        # label every rung if there are few
         if 0 < len(examples) <= 8:
             axis.set_xticks(examples)
         axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
@@ -231,8 +230,8 @@ def _draw_trajectories(axis: "Axes", summary: Summary, colors: Colors) -> None:
 def _draw_front(axis: "Axes", summary: Summary, split: ScoredSplit, colors: Colors) -> None:
     points = summary.front.on(split)
     if split == "dev":
-        # Points are sorted by decreasing S. Each step rises at the lower S, so its two points
-        # dominate the corner.
+        # Points are sorted by decreasing S. Each step rises at the lower S, so both of its points
+        # dominate its corner.
         x, y = _xy(points, summary.goals)
         axis.step(x, y, where="post", zorder=3, **FRONT)
     else:
@@ -254,7 +253,7 @@ def _draw_front(axis: "Axes", summary: Summary, split: ScoredSplit, colors: Colo
 
 
 def _draw_intervals(axis: "Axes", summary: Summary, points: Iterable[Point]) -> None:
-    """Draw a cross through each point that has intervals."""
+    """Draw a point's intervals for P and S as a cross, if it has any."""
     for point in points:
         intervals = summary.intervals_of(point)
         if intervals is None:
@@ -350,7 +349,7 @@ def _draw_curves(axis: "Axes", trials: Sequence[TrialSummary], colors: Colors) -
 
 
 def _draw_endings(axis: "Axes", trials: Sequence[TrialSummary], colors: Colors) -> None:
-    """Draw a marker at the end of each curve that shows how the trial ended."""
+    """Mark the end of each curve with a symbol for the trial's status."""
     size = 10 if len(trials) > MANY_TRIALS else 26
     for status, style in STATUS_STYLES.items():
         ended = [trial for trial in trials if standing(trial.trial) == status]
@@ -366,7 +365,7 @@ def _draw_endings(axis: "Axes", trials: Sequence[TrialSummary], colors: Colors) 
             axis.scatter(x, y, marker=style.marker, s=size, color=colors[loss], zorder=3)
 
 
-MARKERS = ("o", "s", "^", "v", "D", "P", "X", "h")  # keeps runs distinguishable without color
+MARKERS = ("o", "s", "^", "v", "D", "P", "X", "h")  # to distinguish runs without color
 
 COMPARISON_TITLES = {"dev": "Dev: the fronts", "test": "Test: the fronts chosen on dev"}
 
@@ -408,7 +407,7 @@ def _draw_common_limits(axis: "Axes", comparison: SideBySide, split: ScoredSplit
 
 
 def _draw_side(axis: "Axes", side: Side, split: ScoredSplit, number: int) -> None:
-    """Draw a run's front; the staircase omits points that are dominated on test."""
+    """Draw a run's front; the staircase omits members that are dominated on this split."""
     color = PALETTE[number % len(PALETTE)]
     marker = MARKERS[number % len(MARKERS)]
     points = side.front.on(split)

@@ -13,13 +13,13 @@ from raysweep.results.views import front_points
 
 @dataclass(frozen=True)
 class Member:
-    """A point on the front, which is selected on dev, with its test scores if they were read."""
+    """A point on the front, with its test scores if it was scored on test."""
 
     dev: Point
     test: Point | None
     is_knee: bool
     is_best: bool  # by the objective
-    is_feasible: bool  # meets the constraints on dev and the measured guards
+    is_feasible: bool  # meets the constraints on dev and the limits of all measured guards
     guards: Mapping[str, GuardScore] = field(default_factory=dict)  # keyed by name
 
     def on(self, split: ScoredSplit) -> Point | None:
@@ -61,7 +61,7 @@ class Front:
         return next((member for member in self.members if member.is_best), None)
 
     def why_partial(self, split: ScoredSplit) -> str:
-        """Return how many members are scored on a split, or an empty string if all or none are."""
+        """Return a message if only some of the members are scored on a split, or an empty string."""
         num_scored = sum(member.on(split) is not None for member in self.members)
         if num_scored in (0, len(self.members)):
             return ""
@@ -101,12 +101,12 @@ class Criterion:
 
 
 def front_of(results: Results, points: Sequence[Point], criterion: Criterion) -> Front:
-    """Return the front of these points in a run. It is selected on dev and only measured on test."""
+    """Return the front of a run's ``points``. It is selected on dev and only scored on test."""
     goals = results.info.goals
     on_dev = front_points(points, goals)
     if not on_dev:
         return Front(())
-    guards: dict[PointName, dict[str, GuardScore]] = defaultdict(dict)  # keyed by encoder and name
+    guards: dict[PointName, dict[str, GuardScore]] = defaultdict(dict)  # keyed by point and guard
     for score in results.guards:
         guards[score.trial, score.step, score.kind, score.value][score.guard] = score
 
@@ -116,9 +116,10 @@ def front_of(results: Results, points: Sequence[Point], criterion: Criterion) ->
     def is_feasible(point: Point) -> bool:
         return is_guarded(point) and criterion.is_feasible(point)
 
-    # Weights are not negative and retention is S over a constant, so one of the best points is on
-    # the front. This also holds among points that meet the constraints, since any point that
-    # dominates such a point also meets them. Only front members have guards.
+    # The objective's weights are nonnegative, and retention is S divided by a constant, so at least
+    # one point with the highest objective is on the front. The same holds among the points that
+    # meet the constraints, because any point that dominates such a point also meets them. Only
+    # front members are evaluated on guards.
     best = max(on_dev, key=lambda point: (is_guarded(point), criterion.rank(point)))
     eligible = [point for point in on_dev if is_feasible(point)] or on_dev
     scores = [point.pair(goals) for point in eligible]

@@ -1,9 +1,8 @@
-"""The importance of each parameter for a sweep's scores, across all trials, including those stopped early.
+"""The importance of each parameter for a sweep's scores, from all trials, including those stopped early.
 
-Partial training inflates similarity and lowers polarity, so scores at different rungs cannot be used to compare
-configurations. Therefore, the learning curves of early-stopped trials are extrapolated to the length of the longest
-ones.
-Legend: ``n`` trials, ``d`` axes, ``t`` scores per rung.
+Partly trained encoders have higher similarity and lower polarity, so configurations cannot be compared by their scores
+at different rungs. Therefore, the learning curves of trials that stopped early are extrapolated to the length of the
+longest ones. Notation: ``n`` trials, ``d`` axes, ``t`` scores per rung.
 """
 
 import math
@@ -25,9 +24,9 @@ from raysweep.uncertainty.interval import LEVEL, Interval
 FloatArray = NDArray[np.float64]
 
 
-MIN_TRIALS = 20  # trials with MIN_RUNGS rungs; with fewer, shares would be random
-MIN_RUNGS = 2  # with one rung, trials that learn fast look like trials that end well
-NUM_SAMPLES = 60  # of the bootstrap
+MIN_TRIALS = 20  # trials with at least MIN_RUNGS rungs; fewer would yield mostly noise
+MIN_RUNGS = 2  # one rung does not distinguish a fast start from a good final score
+NUM_SAMPLES = 60  # bootstrap samples
 MIN_VARIANCE = 1e-12  # of scores; a smaller variance is rounding error
 
 SEED = 0  # fixed, so that the trees make the same predictions for the same curves
@@ -50,7 +49,7 @@ class Curve:
         return float(self.examples[-1] / self.steps[-1])
 
     def with_start(self, untrained: FloatArray) -> "Curve":
-        """Return the curve starting at step 0 with the scores (t,) before any training."""
+        """Return a copy that starts at step 0 with the scores ``untrained`` (t,)."""
         scores = np.vstack([untrained, self.scores])
         steps = np.append(0.0, self.steps)
         examples = np.append(0.0, self.examples)
@@ -60,17 +59,17 @@ class Curve:
 def scores_at_the_end(
     curves: Sequence[Curve], places: FloatArray, untrained: FloatArray | None = None
 ) -> FloatArray:
-    """Return the scores (n, t) of each trial, extrapolated to the progress of the longest trials.
+    """Return the scores (n, t) of all trials, extrapolated to the progress of the longest ones.
 
-    The longest trials have completed some share of their planned rungs, and each trial is
-    extrapolated to the same share of its own. The missing rungs are added one by one: the gain from
-    a rung is predicted from the configuration's ``places`` (n, d), the trial's progress, and its
-    scores so far.
+    Progress is the share of a trial's planned rungs that it has completed; each trial is
+    extrapolated to the largest share among all trials. The missing rungs are added one by one: the
+    gain from a rung is predicted from the configuration's ``places`` (n, d), the trial's progress,
+    and its scores so far.
 
-    ``untrained`` (t,) contains the scores at which every trial starts, if known. The first rung's
-    gain is then part of the training data. Unlike later gains, it has no selection bias: trials
-    that continue are selected for their scores, and reveal little about configurations that gain
-    next to nothing.
+    ``untrained`` (t,) contains the scores at which every trial starts, if known. Gains from first
+    rungs are then part of the training data. Unlike later gains, they have no selection bias:
+    trials are selected to continue by their scores, so later gains reveal little about
+    configurations that gain almost nothing.
     """
     if untrained is not None:
         curves = [curve.with_start(untrained) for curve in curves]
@@ -96,9 +95,9 @@ def scores_at_the_end(
 
 
 def _planned_rungs(curves: Sequence[Curve]) -> FloatArray:
-    """Return each trial's planned rungs (n,), the maximum over trials with equal rung sizes.
+    """Return each trial's number of planned rungs (n,).
 
-    A resume may have added rungs.
+    It is the maximum over all trials with the same rung size, because a resume may have added rungs.
     """
     maxima: defaultdict[int, float] = defaultdict(float)
     for curve in curves:
@@ -110,7 +109,7 @@ def _planned_rungs(curves: Sequence[Curve]) -> FloatArray:
 def _features(
     places: FloatArray, progress: FloatArray, rung_sizes: FloatArray, scores: FloatArray
 ) -> FloatArray:
-    """Return the features that predict a gain, (rungs, d + 2 + t); ``rung_sizes`` counts the examples per rung."""
+    """Return the features for predicting gains, (rungs, d + 2 + t); ``rung_sizes`` are in examples."""
     return np.column_stack([places, progress, np.log(rung_sizes), scores])
 
 
@@ -119,7 +118,7 @@ class _Gains:
     """A model of the next rung's gain in each score: the mean of a forest and of boosted trees.
 
     Boosted trees are better if the parameters' effects are additive, as in synthetic grids; the
-    forest is better on the recording.
+    forest is better on recorded sweeps.
     """
 
     forest: Any
@@ -175,8 +174,8 @@ class Share:
 class Importance:
     """The parameters' ``shares``, largest first, keyed by target (``polarity``, ``similarity``, ``objective``) and name.
 
-    A target has no shares if trials are missing, or if no parameter varies or has an effect. ``num_missing`` is how
-    many more trials with enough rungs are needed.
+    A target has no shares if there are too few trials, or if no parameter varies or has an effect. ``num_missing`` is
+    how many more trials with enough rungs are needed.
     """
 
     shares: Mapping[str, Mapping[str, Share]]
@@ -184,14 +183,15 @@ class Importance:
 
 
 def importances(summary: Summary) -> Importance:
-    """Return each varied parameter's share of a sweep's scores, once ``MIN_TRIALS`` trials have ``MIN_RUNGS`` rungs.
+    """Return each parameter's share of the variance of a sweep's scores, by target; empty if there are too few trials.
 
-    Trials that are planned with a single rung need only that one. The shares for a target sum to 1.
-    A parameter's share is the variance that it explains by itself, divided by the sum of these
-    variances over all parameters; variance that only interactions explain is left out. A target is
-    a dev score of each rung's best point by the objective, as in the trial table. All trials are
-    compared at the budget of the longest ones; see :func:`scores_at_the_end`. Intervals come from
-    resampling the trials with replacement, keeping their extrapolated scores.
+    ``MIN_TRIALS`` trials must have ``MIN_RUNGS`` rungs, or a single rung if only one was planned.
+    The shares for a target sum to 1. A parameter's share is the variance that it explains by itself,
+    divided by the sum of these variances over all parameters; variance that only interactions
+    explain is left out. The targets are dev scores of each rung's best point by the objective, as in
+    the trial table. All trials are compared at the progress of the longest ones; see
+    :func:`scores_at_the_end`. For the intervals, trials are resampled with replacement, but their
+    scores are not extrapolated again.
     """
     info = summary.results.info
     targets = (*info.goals, "objective")
@@ -210,7 +210,7 @@ def importances(summary: Summary) -> Importance:
     curves = [_curve(trial, info) for trial in trials]
     reference = summary.references.get("dev")
     untrained = None
-    # trials tune the reference, so they start at its scores
+    # every trial tunes the reference, so it starts at the reference's scores
     if reference is not None and info.model == info.reference:
         untrained = np.array(_scores(reference, info))
     final_scores = scores_at_the_end(curves, places, untrained)
@@ -219,7 +219,7 @@ def importances(summary: Summary) -> Importance:
 
 
 def _is_valid(trial: TrialSummary, info: RunInfo) -> bool:
-    """Return whether the rungs have valid steps and scores, since a ledger edited by hand can contain anything."""
+    """Return whether the rungs have valid steps and scores; a ledger edited by hand can contain anything."""
     progress = [number for rung in trial.rungs for number in (rung.step, rung.examples_seen)]
     objectives = [info.objective(point) for point in trial.best_points]
     return min(progress) > 0 and all(map(math.isfinite, [*progress, *objectives]))
@@ -261,7 +261,7 @@ def _shares(axes: Sequence[Axis], scores: FloatArray) -> dict[str, Share]:
 def _bounds(axes: Sequence[Axis], scores: FloatArray, values: FloatArray) -> FloatArray:
     """Return the bounds (2, d) of percentile intervals for the shares ``values`` (d,); each contains its share.
 
-    If a bootstrap sample draws only some of the trials, the deviations of its shares are scaled down accordingly
+    If bootstrap samples are smaller than the number of trials, the deviations of their shares are scaled down accordingly
     (P. Bickel, F. Goetze, W. van Zwet, "Resampling fewer than n observations", 1997).
     """
     effects = resampled_effects(axes, scores, NUM_SAMPLES)

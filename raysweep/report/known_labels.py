@@ -1,4 +1,4 @@
-"""The front of points that use the pool's labels, a separate series that is not compared with the run's front."""
+"""The separate front of points that use the pool's labels; it is not compared with the run's front."""
 
 from collections.abc import Iterator
 
@@ -13,14 +13,14 @@ from raysweep.report.tables import (
 )
 
 KNOWN_LABELS_TEXT = (
-    "If the pool's labels are known, a sentence can be scored by cos_R plus g times the query's predicted probability "
-    "of the sentence's own label. An encoder does not know these labels, so these points are not on the front and do "
-    "not count toward its hypervolume. They have a separate front, which is chosen on dev."
+    "If the pool's labels are known, a sentence can be scored by cos_R plus g times the predicted probability that the "
+    "query has the sentence's label. An encoder cannot use these labels, so these points are not on the front and do "
+    "not count toward its hypervolume. They form a separate front, which is chosen on dev."
 )
 
 
 def known_labels_table(summary: Summary) -> TextTable:
-    """Return a table of this front, selected on dev and sorted by decreasing S; it may have no rows."""
+    """Return a table of this front, sorted by decreasing S on dev; it may have no rows."""
     names = summary.goals.main_scores
     rows = []
     for member in summary.labeled:
@@ -39,7 +39,7 @@ def known_labels_sentences(summary: Summary) -> list[str]:
 
 
 def known_labels_lines(summary: Summary) -> Iterator[str]:
-    """Yield this front's hypervolume, with its share of the oracle's, on each split where its points are scored."""
+    """Yield this front's hypervolume and its share of the oracle's on each split on which all its points are scored."""
     for split, area in summary.labeled_areas.items():
         hypervolume = show_area(area.front)
         text = f"with known pool labels, hypervolume on {split}: {hypervolume}"

@@ -10,7 +10,7 @@ from raysweep.report.trust import trust_sentences
 
 
 def markdown(summary: Summary) -> str:
-    """Return the content of ``front.md``: notes, the front, its hypervolume, and the settings."""
+    """Return the content of ``front.md``: notes, then a section for each table that has rows, then failures."""
     info = summary.results.info
     title = escape_markdown(info.name)
     objective = escape_markdown(objective_text(info))

@@ -1,4 +1,4 @@
-"""Measures of rungs other than operating-point scores, such as those of sentence pairs."""
+"""Measures of rungs other than the scores of operating points, such as average precision on sentence pairs."""
 
 import itertools
 from collections.abc import Mapping
@@ -11,13 +11,13 @@ from raysweep.report.tables import described
 from raysweep.results.types import Measure, ScoredSplit
 
 MEASURES_TEXT = (
-    "Measures of the tuned encoder itself at each trial's last rung and at the rungs of the front; the first row is "
-    "the reference. "
+    "Measures of the tuned encoder itself at each trial's last rung and at the rungs of the front; the first row is for "
+    "the reference encoder. "
     + " ".join(f"{spec.heading}: {spec.description}." for spec in MEASURES.values())
-    + " Brackets hold 90% bootstrap intervals over sentences."
+    + " Brackets contain 90% bootstrap intervals over sentences."
 )
 
-MAX_CURVES = 8  # maximum front curves in the figure; more would hide each other
+MAX_CURVES = 8  # maximum number of front rungs in the figure; more curves would hide each other
 
 Rung = tuple[int | None, int | None]  # trial and step; both are None for the reference
 
@@ -25,7 +25,7 @@ Measures = Mapping[tuple[ScoredSplit, str], Measure]  # keyed by split and name
 
 
 def measures_by_rung(summary: Summary) -> dict[Rung, Measures]:
-    """Return the measures of the reference, then of trials' last rungs and the front's rungs, sorted."""
+    """Return the measures of the reference, then those of trials' last rungs and the front's rungs, by trial and step."""
     by_rung: dict[Rung, dict[tuple[ScoredSplit, str], Measure]] = {}
     for measure in summary.results.measures:
         of_rung = by_rung.setdefault((measure.trial, measure.step), {})
@@ -43,7 +43,7 @@ def measures_by_rung(summary: Summary) -> dict[Rung, Measures]:
 
 
 def measure_table(summary: Summary) -> TextTable:
-    """Return a row per rung with its measures on each split, or no rows if the run has no measures."""
+    """Return a table with a row of measures per rung; it has no rows if the run has no measures."""
     by_rung = measures_by_rung(summary)
     measured: set[tuple[ScoredSplit, str]] = set()
     for measures in by_rung.values():
@@ -76,7 +76,7 @@ def measure_cell(measure: Measure | None) -> str:
 def curves(summary: Summary, split: ScoredSplit) -> dict[str, tuple[float, ...]]:
     """Return a split's precision-recall curves, by name, for the reference and the front's best rungs.
 
-    A curve holds precisions at equal recall steps up to 1.
+    A curve consists of the precisions at evenly spaced recalls up to 1.
     """
     rungs_of_front = {(member.dev.trial, member.dev.step) for member in summary.members}
     reference: dict[str, tuple[float, ...]] = {}

@@ -1,4 +1,4 @@
-"""Notes to read before the numbers: how the sweep ended, and which results are missing."""
+"""Notes above the report's numbers, such as how the sweep ended and which results are missing."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ ENDINGS = {
 
 
 def notes(summary: Summary) -> list[str]:
-    """Return notes of one or two sentences, most important first; empty for a complete run with nothing missing."""
+    """Return notes of one or two sentences each, most important first."""
     return [
         *ending_notes(summary.results),
         *(f"The {name} are missing: {why}." for name, why in summary.damage.items()),
@@ -30,7 +30,7 @@ def notes(summary: Summary) -> list[str]:
 
 
 def ending_notes(results: Results) -> Iterator[str]:
-    """Yield notes on how the sweep ended, unless it completed, and on whether trials can be resumed."""
+    """Yield notes on how the sweep ended, unless it completed, and on paused trials."""
     if results.status == "running":
         yield f"The sweep {running_or_killed(results)}."
         return
@@ -47,11 +47,11 @@ def ending_notes(results: Results) -> Iterator[str]:
 
 
 def running_or_killed(results: Results) -> str:
-    """Return the end of a sentence: whether an unfinished sweep is running or was killed, if known."""
+    """Return a sentence's predicate that states whether an unfinished sweep is running or was killed, if known."""
     if results.has_driver is False:
         command = format_resume(results.folder)
         return f"was killed; this report shows its stored results, and {command} continues it"
-    # a lease outlives its holder
+    # a lease in a bucket can outlive the process that held it
     is_certain = results.has_driver and not location.is_uri(results.folder)
     state = "is still running" if is_certain else "is still running or was killed"
     return f"{state}; this report shows the results so far"
@@ -65,7 +65,7 @@ def _on_constraints(summary: Summary) -> Iterator[str]:
         return
     if num_missing == num_members:
         yield (
-            f"No point meets the constraints ({limits}). The best point is the one that misses them by the least, and "
+            f"No point meets the constraints ({limits}). The best point is the one closest to meeting them, and "
             "hypervolumes are 0, because only points that meet the constraints count."
         )
     else:
@@ -76,12 +76,12 @@ def _on_constraints(summary: Summary) -> Iterator[str]:
 
 
 def _on_documents(summary: Summary) -> Iterator[str]:
-    """Yield notes on front members that tune only queries and on those with a separate document encoder."""
+    """Yield notes on front members that tune only the query encoder, and on those with a separate document encoder."""
     num_members = len(summary.members)
     num_of_queries = sum(member.dev.kind in QUERY_KINDS for member in summary.members)
     if num_of_queries:
-        text = f"{num_of_queries} of the {num_members} front members tune only queries (query, query_concat): nothing has to"
-        text += " be embedded again, and indexes of the reference encoder's embeddings stay valid."
+        text = f"{num_of_queries} of the {num_members} front members tune only the query encoder (query, query_concat):"
+        text += " nothing has to be embedded again, and indexes of the reference encoder's embeddings stay valid."
         if num_of_queries < num_members:
             text += " All other members require embedding every document again."
         yield text
@@ -123,7 +123,7 @@ def _on_missing_results(summary: Summary) -> Iterator[str]:
         return
     for split in summary.complete_splits:
         why = why_no_intervals(summary, split)
-        if why and missing_intervals(split) not in summary.damage:  # which already has a note
+        if why and missing_intervals(split) not in summary.damage:  # damage already has a note
             yield f"Intervals on {split} are missing: {why}."
 
 

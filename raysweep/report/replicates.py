@@ -13,9 +13,9 @@ from raysweep.uncertainty.configurations import Replicated, Scored
 
 
 class StoredRuns:
-    """A sweep's runs, grouped by configuration, with their scores in ``dev``.
+    """A sweep's training runs, grouped by configuration, with their per-query scores on dev.
 
-    A configuration's point is named after its original trial's point.
+    A configuration's points are named after those of its original trial.
     """
 
     def __init__(self, results: Results, dev: QueryScores) -> None:
@@ -46,7 +46,7 @@ class StoredRuns:
         return replicated
 
     def repeated(self, members: Iterable[PointName]) -> dict[PointName, Replicated]:
-        """Return the members' configurations with at least two runs, as one point each, keyed by the point's name."""
+        """Return each member's configuration as a single point if it has at least two runs, keyed by the point's name."""
         replicated = {}
         for member in members:
             name, runs = self._place(member)
@@ -55,7 +55,7 @@ class StoredRuns:
         return replicated
 
     def scored(self, members: Iterable[PointName], stored: QueryScores) -> list[Scored]:
-        """Return the points' configurations on a split, averaged over all runs on dev and the given runs on test."""
+        """Return the members' configurations on a split, averaged over all runs on dev and over members' runs on test."""
         points_by_runs: dict[tuple[int, ...], dict[PointName, list[int]]] = defaultdict(
             lambda: defaultdict(list)
         )

@@ -1,9 +1,10 @@
 """A score as a function of the configuration: a Gaussian process fitted to tried configurations.
 
-Legend: ``n`` configurations, ``d`` axes, ``G`` cells of an axis.
+Notation: ``n`` configurations, ``d`` axes, ``G`` cells of an axis.
 
-    c_j(x, x')  correlation between two places on axis j. On a range, Matern of order 3/2, (1 + r) exp(-r) with
-                r = sqrt(3) |x - x'| / l_j; 0 for different levels, and between a number and a missing value
+    c_j(x, x')  correlation between two places on axis j. On a range, it is Matern of order 3/2, (1 + r) exp(-r) with
+                r = sqrt(3) |x - x'| / l_j, and 0 between a number and a missing value; it is 1 for equal levels and 0
+                for different ones
     s_j         strength of axis j: the variance along it relative to the variance that all its places share
     k(x, x')    v prod_j (1 + s_j c_j(x, x')) / (1 + s_j), with variance v
     K           k for the observed configurations, with the ``noise`` of their scores added to its diagonal
@@ -11,14 +12,14 @@ Legend: ``n`` configurations, ``d`` axes, ``G`` cells of an axis.
 
 A product of 1 + s c has a term for each set of axes: single axes, pairs, and so on (N. Durrande, D.
 Ginsbourger, O. Roustant, L. Carraro, "ANOVA kernels and RKHS of zero mean functions for model-based
-sensitivity analysis", 2013). The mean over all axes but one therefore has a closed form, and its
+sensitivity analysis", 2013). The mean over all axes but one therefore has a closed form. Its
 variance along that axis is the axis's main effect (F. Hutter, H. Hoos, K. Leyton-Brown, "An
 Efficient Approach for Assessing Hyperparameter Importance", 2014, who computed it from a random
 forest).
 
 If parameter effects are mostly additive, a Gaussian process learns more from a few hundred
-configurations than trees do. In cross-validation, it explains 86% of the variance of P in the
-recording; boosted trees explain 77%.
+configurations than trees do. In cross-validation on a recorded sweep, it explains 86% of the
+variance of P; boosted trees explain 77%.
 """
 
 import dataclasses
@@ -40,7 +41,7 @@ SEED = 0  # fixed, so that the same scores give the same subset
 MAX_STEPS = 60  # maximum steps of the optimizer that fits the kernel's parameters
 
 MAX_DRAWN = 100  # maximum number of configurations in a bootstrap sample
-# like MAX_STEPS; fits to bootstrap samples start from the full fit's kernel
+# fewer than MAX_STEPS, because fits to bootstrap samples start from the full fit's kernel
 MAX_STEPS_OF_SAMPLES = 6
 
 # Priors: the logarithms of the kernel's parameters are normally distributed.
@@ -49,7 +50,7 @@ LOG_STRENGTH = (-2.0, 2.0)
 LOG_LENGTH = (-0.5, 0.7)
 LOG_NOISE = (-2.0, 2.0)
 
-# as a share of the scores' variance; keeps noise-free synthetic scores numerically stable
+# as a share of the scores' variance; keeps the fit to noise-free synthetic scores numerically stable
 MIN_NOISE = 1e-6
 
 FAR = 700.0  # scaled distance between uncorrelated places: exp(-FAR) is negligible
@@ -58,7 +59,7 @@ MIN_DEVIATION = 1e-9  # of scores; anything smaller counts as no variation
 
 
 def main_effects(axes: Sequence[Axis], scores: FloatArray) -> FloatArray:
-    """Return the variance (d,) in the ``scores`` (n,) that each axis explains by itself."""
+    """Return the variance (d,) of the ``scores`` (n,) that each axis explains by itself."""
     if scores.std() < MIN_DEVIATION:
         return np.zeros(len(axes))
     return Surface(axes, scores).main_effects()
@@ -67,7 +68,8 @@ def main_effects(axes: Sequence[Axis], scores: FloatArray) -> FloatArray:
 def resampled_effects(axes: Sequence[Axis], scores: FloatArray, num_samples: int) -> FloatArray:
     """Return the :func:`main_effects` (num_samples, d) in bootstrap samples of the configurations.
 
-    A sample draws ``sample_size(n)`` of the ``n`` configurations with replacement, and its kernel is refitted.
+    Each sample consists of ``sample_size(n)`` of the ``n`` configurations, drawn with replacement; the kernel is
+    refitted to it.
     """
     effects = np.zeros((num_samples, len(axes)))
     if scores.std() < MIN_DEVIATION:
@@ -85,7 +87,7 @@ def resampled_effects(axes: Sequence[Axis], scores: FloatArray, num_samples: int
 
 
 def sample_size(num_scores: int) -> int:
-    """Return how many configurations a bootstrap sample draws."""
+    """Return the number of configurations in a bootstrap sample."""
     return min(num_scores, MAX_DRAWN)
 
 
@@ -106,10 +108,10 @@ class Surface:
         Args:
             axes: The axes, with the configurations' places.
             scores: The configurations' scores, (n,).
-            counts: How many times a bootstrap sample drew each configuration, (n,). A configuration
-                that was drawn twice has half the noise; two copies of its score would suggest
-                noise-free scores.
-            start: A surface over all scores; the fit starts from its kernel.
+            counts: The number of times that each configuration was drawn for a bootstrap sample, (n,).
+                A configuration that was drawn twice has half the noise variance. Two copies of its
+                score would instead suggest that scores have no noise.
+            start: A surface fitted to all scores, whose kernel is the starting point of this fit.
         """
         if counts is None:
             counts = np.ones(len(scores), dtype=np.int64)
@@ -141,7 +143,10 @@ class Surface:
         return self._center + self._scale * mean
 
     def main_effects(self) -> FloatArray:
-        """For each axis, return the variance (d,) of the mean over the others, weighting cells by ``weights``."""
+        """Return each axis's main effect (d,): the variance along it of the mean over all other axes.
+
+        Cells are weighted by their axis's ``weights``.
+        """
         factors, means = [], []
         for number, axis in enumerate(self._axes):
             factor = self._kernel.factor(number, axis.cells, self._places[number])  # (G, n)
@@ -230,7 +235,7 @@ class _Kernel:
 
 
 class _Likelihood:
-    """The likelihood of scores under a kernel, multiplied by the prior."""
+    """The likelihood of the scores under a kernel, multiplied by the kernel's prior."""
 
     def __init__(
         self,
@@ -260,7 +265,7 @@ class _Likelihood:
         return _Kernel(self._axes, optimum.x)
 
     def _loss(self, logs: FloatArray) -> tuple[float, FloatArray]:
-        """Return the negative log-likelihood and its gradient with respect to ``logs``."""
+        """Return the negative log of likelihood times prior, up to a constant, and its gradient with respect to ``logs``."""
         kernel = _Kernel(self._axes, logs)
         pure = kernel.between(self._places, self._places)
         noise = np.diag(kernel.noise / self._counts)
@@ -279,9 +284,9 @@ class _Likelihood:
         return float(loss), slopes
 
     def _slopes(self, kernel: _Kernel, pure: FloatArray, by_covariance: FloatArray) -> FloatArray:
-        """Return the derivative of the loss without the prior.
+        """Return the gradient of the loss without the prior with respect to the kernel's ``logs``.
 
-        ``by_covariance`` is the derivative with respect to each entry of K.
+        ``by_covariance`` is its derivative with respect to each entry of K.
         """
         pure_slopes = by_covariance * pure
         variance_slope = pure_slopes.sum()

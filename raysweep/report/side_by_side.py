@@ -1,4 +1,4 @@
-"""A comparison of several runs: hypervolumes above one reference point, dominated points, and setting differences."""
+"""A comparison of several runs: hypervolumes above a common reference point, dominated points, and differing settings."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ from raysweep.uncertainty.interval import LEVEL
 
 @dataclass(frozen=True)
 class Side:
-    """One of the compared runs; ``settings`` contains the settings in its file, with dotted keys."""
+    """One of the compared runs; ``settings`` contains the settings in its ``config.yaml``, with dotted keys."""
 
     label: str
     summary: Summary
@@ -40,7 +40,7 @@ class Side:
 
     @property
     def best_config(self) -> Mapping[str, Any]:
-        """The configuration of :attr:`best`, or an empty one without a front."""
+        """The configuration of :attr:`best`; empty if there is no front."""
         best = self.best
         configs = {trial.trial: trial.config for trial in self.summary.results.trials}
         return {} if best is None or best.trial is None else configs[best.trial]
@@ -48,7 +48,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Domination:
-    """The names of ``other``'s front points that ``label``'s front dominates on a split, of ``num_points``."""
+    """The front points of run ``other``, out of ``num_points``, that the front of run ``label`` dominates on a split."""
 
     split: ScoredSplit
     label: str
@@ -59,7 +59,7 @@ class Domination:
 
 @dataclass(frozen=True)
 class SettingDifference:
-    """A setting, or a best configuration's parameter, that differs between runs; ``values`` has one value per run."""
+    """A setting, or a parameter of the best configuration, that differs between runs, with one value per run."""
 
     name: str
     values: tuple[Any, ...]
@@ -105,7 +105,7 @@ def labels(locations: Sequence[str]) -> list[str]:
 
 
 def read_sides(runs: Sequence[Folder]) -> list[Side]:
-    """Read runs to compare, with the settings in their files except names and storage.
+    """Read the runs to compare, and their settings except names and storage.
 
     Raises:
         InputError: If a folder is given twice, is damaged or does not contain a run.
@@ -136,7 +136,7 @@ def _last_parts(paths: Sequence[str], length: int) -> list[str]:
 
 
 def compare_runs(sides: Sequence[Side]) -> SideBySide:
-    """Compare each run with the first one, and its front with every other front.
+    """Compare each run with the first one, and each front with every other front.
 
     Raises:
         InputError: If there are fewer than two runs, if no run has a front, or if the runs are not comparable.
@@ -220,7 +220,7 @@ def _check_same_task(sides: Sequence[Side]) -> None:
 
 
 def _comparable_splits(sides: Sequence[Side]) -> tuple[tuple[ScoredSplit, ...], list[str]]:
-    """Return the splits on which all fronts are scored with the same queries and pool, and why others are omitted.
+    """Return the splits on which all fronts are scored with the same queries and pool, and notes on omitted splits.
 
     Raises:
         InputError: If there is no such split.
@@ -249,7 +249,7 @@ def _why_incomparable(sides: Sequence[Side], split: ScoredSplit) -> str:
 
 
 def _why_other_data(side: Side, first: Side, split: ScoredSplit) -> str:
-    """Return a reason if the sizes or the reference's scores show that two runs were scored on different data."""
+    """Return a reason if split sizes or the reference's scores show that two runs were scored on different data."""
     info, first_info = side.summary.results.info, first.summary.results.info
     units = {"num_queries": "queries", "num_pool": "sentences in the retrieval pool"}
     for field_name, unit in units.items():
@@ -279,7 +279,7 @@ def _why_other_data(side: Side, first: Side, split: ScoredSplit) -> str:
 
 
 def _have_same_constraints(sides: Sequence[Side]) -> bool:
-    """Return whether all runs have the same constraints and guard limits; some may not have measured the guards."""
+    """Return whether all runs have the same constraints and the same limits on measured guards."""
     constraints = []
     for side in sides:
         results = side.summary.results
@@ -309,7 +309,7 @@ def _reference_points(
 def _counted_front(
     side: Side, split: ScoredSplit, start: Pair, *, feasible_only: bool
 ) -> CountedFront:
-    """Return the points that count on a run's front, and their hypervolume above ``start``."""
+    """Return the points on a run's front that count, and their hypervolume above ``start``."""
     points = side.front.feasible_on(split) if feasible_only else side.front.on(split)
     scores = [point.pair(side.summary.goals) for point in points]
     area = hypervolume(scores, start)
@@ -319,7 +319,7 @@ def _counted_front(
 def _differences(fronts: Iterable[Sequence[CountedFront]]) -> tuple[AreaDifference, ...]:
     """Return the differences between each run and the first, with intervals that hold jointly at ``LEVEL``.
 
-    ``fronts`` contains, per split, a sequence with a front per run.
+    ``fronts`` contains a sequence for each split, with one front per run.
     """
     pairs = []
     for first, *others in fronts:
@@ -350,7 +350,7 @@ def _dominations(sides: Sequence[Side], splits: Sequence[ScoredSplit]) -> Iterat
 
 
 def _differing(mappings: Sequence[Mapping[str, Any]]) -> Iterator[SettingDifference]:
-    """Yield the values that differ between mappings, one per run."""
+    """Yield the keys whose values differ between ``mappings``, which has one mapping per run."""
     names = dict.fromkeys(name for mapping in mappings for name in mapping)
     for name in names:
         values = tuple(mapping.get(name) for mapping in mappings)
@@ -359,7 +359,7 @@ def _differing(mappings: Sequence[Mapping[str, Any]]) -> Iterator[SettingDiffere
 
 
 def _notes(sides: Sequence[Side], splits: Sequence[ScoredSplit]) -> Iterator[str]:
-    """Yield notes to read before the numbers."""
+    """Yield notes to show above the numbers."""
     for side in sides:
         results = side.summary.results
         if not side.front.members:

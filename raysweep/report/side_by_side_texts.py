@@ -16,7 +16,7 @@ MAX_NAMES = 5  # maximum point names per table cell; JSON lists all
 
 
 def run_table(comparison: SideBySide) -> TextTable:
-    """Return a row per run: its trials, its front, and its hypervolume on each split."""
+    """Return a table of the runs: trials, front members, and hypervolume on each split."""
     columns = ["run", "status", "trials", "front"]
     for split, reference_point in comparison.reference_points.items():
         scores = ", ".join(map(show, reference_point))
@@ -34,7 +34,7 @@ def run_table(comparison: SideBySide) -> TextTable:
 
 
 def difference_table(comparison: SideBySide) -> TextTable:
-    """Return each hypervolume minus the first run's, with intervals."""
+    """Return a table of the other runs' hypervolumes minus the first run's, with intervals."""
     rows = []
     for difference in comparison.differences:
         interval = difference.interval
@@ -57,7 +57,7 @@ def difference_table(comparison: SideBySide) -> TextTable:
 
 
 def domination_table(comparison: SideBySide) -> TextTable:
-    """Return the number and names of the points on each front that another front dominates."""
+    """Return a table with the number and names of each front's points that another front dominates."""
     rows = []
     for domination in comparison.dominations:
         names = list(domination.names[:MAX_NAMES])
@@ -73,7 +73,7 @@ def domination_table(comparison: SideBySide) -> TextTable:
 
 
 def point_table(comparison: SideBySide) -> TextTable:
-    """Return a row per point of each front, with P and S on each split."""
+    """Return a table of the points on each front, with P and S on each split."""
     columns = ["run", "point"]
     for split in comparison.splits:
         columns += [f"{split} {heading}" for heading in comparison.goals.headings]

@@ -26,7 +26,7 @@ STATUS_STYLES: Mapping[str, StatusStyle] = {
     TrialStatus.FAILED: StatusStyle("✕", "x", "failed"),
     TrialStatus.RUNNING: StatusStyle("▶", ">", "running"),
 }
-"""All values that :func:`standing` returns, in legend order."""
+"""The style for each value that :func:`standing` returns, in legend order."""
 
 
 def standing(trial: Trial) -> str:

@@ -1,4 +1,4 @@
-"""A summary of a run's stored results: the front, its knee, best point and size, and the outcome of each trial."""
+"""A summary of a run's stored results: the front with its knee, best point and hypervolume, and each trial's outcome."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -26,10 +26,10 @@ SPLITS: tuple[ScoredSplit, ...] = ("dev", "test")
 
 @dataclass(frozen=True)
 class Area:
-    """Hypervolumes on a split above ``reference_point``, for scores in [0, 1]; ``oracle`` is None if it is not stored.
+    """Hypervolumes on a split above ``reference_point``, for scores in [0, 1].
 
-    The oracle's hypervolume is that of its concave hull, which includes the chords between its points. Points that
-    violate a constraint do not count, as in the sweep itself.
+    ``oracle`` is the hypervolume of the oracle front's concave hull, which includes the chords between its points, or
+    None if the oracle is not stored. Points that violate a constraint do not count, as in the sweep itself.
     """
 
     reference_point: Pair
@@ -75,7 +75,7 @@ class Summary:
     bill: Bill
     labeled_front: Front  # front of the points that use the pool's labels, separate from ``front``
     labeled_areas: Mapping[ScoredSplit, Area]
-    # per query
+    # per-query scores
     scores: Mapping[ScoredSplit, QueryScores] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -94,12 +94,12 @@ class Summary:
 
     @property
     def guards(self) -> list[str]:
-        """The names of the guards that members are scored under, in alphabetical order."""
+        """The names of the guards on which members are scored, in alphabetical order."""
         return sorted({name for member in self.members for name in member.guards})
 
     @cached_property
     def certainty(self) -> Certainty:
-        """The statistics from per-query scores, if any are stored; for a large run, computing them takes seconds."""
+        """The statistics from per-query scores, if any are stored; for a large run, this takes seconds."""
         if not self.members or not self.scores:
             return NOTHING
         return certainty_of(self.results, self.front, self.objectives_by_split, self.scores)
@@ -122,7 +122,7 @@ class Summary:
 
     @cached_property
     def score_names(self) -> tuple[str, ...]:
-        """The scores that tables show: the goals, the standard ones of the data, and others that a front member has."""
+        """The scores that tables show: the goals, the standard scores for labeled data, and front members' other scores."""
         names = [*self.goals, *(() if self.results.info.is_related else STANDARD)]
         for member in self.members:
             names += member.dev.scores
@@ -147,7 +147,7 @@ def missing_intervals(split: ScoredSplit) -> str:
 def summary_of(run: Folder, results: Results | None = None) -> Summary:
     """Summarize the run in a folder, with intervals if per-query scores are stored.
 
-    If ``results`` are given, they are used instead of loading the run's. Damaged per-query scores are left out and
+    If ``results`` is given, the run's results are not loaded again. Damaged per-query scores are left out and
     listed in ``damage``.
 
     Raises:
@@ -160,7 +160,7 @@ def summary_of(run: Folder, results: Results | None = None) -> Summary:
 
 
 def summarize(results: Results) -> Summary:
-    """Summarize results without intervals. The front is selected on dev and only measured on test.
+    """Summarize results without intervals. The front is selected on dev and only scored on test.
 
     References, oracles and baselines that lack one of the goals are left out.
     """

@@ -1,4 +1,4 @@
-"""Sections of sentences and a table, shared by ``front.md`` and the page."""
+"""Report sections that contain sentences and a table, shared by ``front.md`` and the page."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class TableSection:
 
 
 def evaluation_sections(summary: Summary) -> list[TableSection]:
-    """Return the sections on a sequence's data sets, calibration, pairs, baselines, replicates and hypervolumes."""
+    """Return the sections on data sets, calibration, pairs, baselines, replicates, hypervolume and known labels."""
     return [
         TableSection("Data sets", data_sets_table(summary), [DATA_SETS_TEXT]),
         TableSection("Calibration", calibration_table(summary), [CALIBRATION_TEXT]),
@@ -52,7 +52,7 @@ def evaluation_sections(summary: Summary) -> list[TableSection]:
 
 
 def watched_section(summary: Summary) -> TableSection:
-    """Return the section on watched data; its table is empty without such data."""
+    """Return the section on watched data; its table is empty if the run has none."""
     rungs = last_rungs(summary.results.watched)
     if not rungs:
         return TableSection("Watched data", TextTable((), (), frozenset()), [])
@@ -60,7 +60,7 @@ def watched_section(summary: Summary) -> TableSection:
 
 
 def cost_sections(summary: Summary) -> list[TableSection]:
-    """Return the sections on costs, or none if no trial has started."""
+    """Return the sections on the cost of trials, if any have started, and on the bill."""
     sections = [TableSection("Bill", bill_table(summary), [bill_sentences(summary.bill)])]
     if summary.trials:
         sections.insert(0, TableSection("Cost", cost_table(summary), [cost_text(summary.account)]))

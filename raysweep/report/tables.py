@@ -1,4 +1,4 @@
-"""The report's tables as text cells, shared by terminal, Markdown and HTML. Scores are shown x100."""
+"""The report's tables as text, shared by the terminal, Markdown and HTML. Scores are shown x100."""
 
 import math
 from collections import Counter
@@ -20,12 +20,12 @@ from raysweep.uncertainty.differences import Difference
 from raysweep.uncertainty.front import FrontUncertainty
 from raysweep.uncertainty.interval import Interval, ScoreIntervals
 
-MISSES = "misses"  # mark for front members that do not meet the constraints
+MISSES = "misses"  # mark of front members that miss a constraint
 REINDEX = "re-index"  # heading of the column that shows which documents must be embedded again
 
 
 def show(score: float, digits: int = 1) -> str:
-    """Format a score in [0, 1]: x100, with ``digits`` decimals."""
+    """Format a score in [0, 1] x100, with ``digits`` decimals."""
     return f"{100 * score:.{digits}f}"
 
 
@@ -36,7 +36,7 @@ def show_pair(point: Point, goals: Goals, digits: int = 1) -> str:
 
 
 def show_area(area: float) -> str:
-    """Format a hypervolume of scores in [0, 1] as that of scores x100, with one decimal."""
+    """Format a hypervolume of scores in [0, 1] as the hypervolume of scores x100, with one decimal."""
     return f"{1e4 * area:.1f}"
 
 
@@ -92,10 +92,10 @@ def identity_cells(point: Point) -> list[str]:
 
 
 def front_table(summary: Summary) -> TextTable:
-    """Return the front, sorted by decreasing S on dev; its intervals are in :func:`certainty_table`.
+    """Return a table of the front, sorted by decreasing S on dev; :func:`certainty_table` contains its intervals.
 
-    In sweeps over towers, the ``re-index`` column shows which documents must be embedded again for
-    a member.
+    If a trial tunes towers other than ``both``, the ``re-index`` column shows which documents must be
+    embedded again to use a member.
     """
     configurations = described(summary.results)
     guards = summary.guards
@@ -156,7 +156,7 @@ def score_headings(names: Iterable[str]) -> list[str]:
 def score_cells(
     point: Point | None, names: Sequence[str], intervals: Mapping[str, Interval] | None = None
 ) -> tuple[str, ...]:
-    """Return cells for the scores ``names``, with intervals if there are any."""
+    """Return cells with the named scores, and with their intervals if there are any."""
     if point is None:
         return (ABSENT,) * len(names)
     cells = []
@@ -168,7 +168,7 @@ def score_cells(
 
 
 def baseline_table(summary: Summary) -> TextTable:
-    """Return the baselines, grouped by kind, with scores on each split and the number of members that dominate them."""
+    """Return a table of the baselines, with their scores on each split and the number of members that dominate them."""
     measured = {split for baseline in summary.baselines for split in baseline.points}
     splits = [split for split in SPLITS if split in measured]
     rows = []
@@ -193,7 +193,7 @@ def baseline_table(summary: Summary) -> TextTable:
 
 
 def area_table(summary: Summary) -> TextTable:
-    """Return a row per split with the reference encoder's scores and the hypervolumes of the front and the oracle."""
+    """Return a table with the reference encoder's scores, and the front's and oracle's hypervolumes, on each split."""
     rows = []
     for split in SPLITS:
         reference = summary.references.get(split)
@@ -231,7 +231,7 @@ def area_texts(area: Area, uncertainty: FrontUncertainty | None) -> tuple[str, s
 
 
 def certainty_table(summary: Summary) -> TextTable:
-    """Return the front with intervals, sorted by decreasing S on dev, or no rows without per-query scores."""
+    """Return a table of the front with intervals, sorted by decreasing S on dev; no rows without per-query scores."""
     certainty = summary.certainty
     splits = [split for split in SPLITS if split in certainty.fronts]
     rows = []
@@ -266,14 +266,14 @@ def certainty_table(summary: Summary) -> TextTable:
 
 def _difference_cell(difference: Difference) -> str:
     asterisk = "*" if difference.is_real() else ""
-    estimate = 100 * (round(difference.estimate, 3) + 0.0)  # no minus sign before a zero
+    estimate = 100 * (round(difference.estimate, 3) + 0.0)  # avoids a minus sign before zero
     return f"{estimate:+.1f}{asterisk} {show_interval(difference.interval)}"
 
 
 def trial_table(summary: Summary) -> TextTable:
-    """Return a row per trial, sorted by number, with the trial's best dev point by the objective.
+    """Return a table of the trials, sorted by number, with each trial's best dev point by the objective.
 
-    The objective is in parentheses if the point does not meet a constraint.
+    The objective is in parentheses if the point misses a constraint.
     """
     varied = varied_parameters(summary.results.trials, summary.results.info.searched)
     goals = summary.goals
@@ -301,7 +301,7 @@ def trial_table(summary: Summary) -> TextTable:
 
 
 def objective_cell(trial_summary: TrialSummary) -> str:
-    """Return the objective of a trial's best point, in parentheses if the point does not meet a constraint."""
+    """Return the objective of a trial's best point, in parentheses if the point misses a constraint."""
     if trial_summary.best is None:
         return ABSENT
     objective = show(trial_summary.objective)
@@ -309,7 +309,7 @@ def objective_cell(trial_summary: TrialSummary) -> str:
 
 
 def cost_table(summary: Summary) -> TextTable:
-    """Return the cost of trials by status and in total, without GPU-hours and money columns if unused."""
+    """Return a table of costs by trial status and in total; unused GPU-hours and money columns are omitted."""
     account = summary.account
     total = account.total.cost
     columns: dict[str, Callable[[Entry], str]] = {
@@ -335,7 +335,7 @@ def cost_table(summary: Summary) -> TextTable:
 
 
 def bill_table(summary: Summary) -> TextTable:
-    """Return the cost of nodes by type, with boot time and uptime, or no rows if the sweep has no prices."""
+    """Return a table of costs by node type, with boot time and uptime; no rows if the sweep has no prices."""
     bill = summary.bill
     rows = []
     for node in bill.nodes:
@@ -359,9 +359,10 @@ def _hours(seconds: float) -> str:
 
 
 def mean_table(summary: Summary) -> TextTable:
-    """Return front members whose configuration ran more than once, with dev means ± deviations over runs.
+    """Return a table of the front members whose configuration ran more than once.
 
-    Intervals are included for each configuration if per-query scores are stored.
+    It contains means ± standard deviations over runs on dev, and, if per-query scores are stored,
+    intervals for each configuration.
     """
     results, goals = summary.results, summary.goals
     replicated = summary.certainty.replicated
@@ -395,7 +396,7 @@ def mean_table(summary: Summary) -> TextTable:
 
 
 def _interval_cells(intervals: ScoreIntervals | None, goals: Goals) -> list[str]:
-    """Return the intervals of P, of S, and of the ratio of S to the reference encoder's S if that is a score."""
+    """Return the intervals of the main scores: P, S and, if it is a score, the ratio of S to the reference encoder's S."""
     named = {} if intervals is None else intervals.named(goals)
     return [show_interval(named.get(name)) for name in goals.main_scores]
 
@@ -409,7 +410,7 @@ def trial_counts(summary: Summary) -> str:
 
 
 def settings_table(summary: Summary) -> TextTable:
-    """Return the sweep's settings, data and status."""
+    """Return a table of the sweep's settings, data and status."""
     results = summary.results
     info = results.info
     status: str = results.status

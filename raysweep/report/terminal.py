@@ -1,4 +1,4 @@
-"""Tables and lines for a terminal: the front, chosen points, and compared runs."""
+"""Terminal tables and lines for the front and for chosen points."""
 
 from collections.abc import Iterator, Sequence
 
@@ -29,19 +29,19 @@ from raysweep.results.commands import format_command
 from raysweep.results.types import ScoredSplit
 from raysweep.uncertainty.interval import LEVEL
 
-# Maximum rows in the front's table. A longer front is reduced to its ends, its marked members, and evenly spaced
-# others.
+# Maximum number of rows in the front's table. For a longer front, the table shows its ends, its marked members, and
+# evenly spaced others.
 MAX_ROWS = 24
 
-MAX_COMMANDS = 3  # with more points, only the command for the knee or the first point is printed
+MAX_COMMANDS = 3  # for more points, only the knee's or the first point's command is printed
 
 
 def front_tables(summary: Summary) -> list[TextTable]:
-    """Return terminal tables of the front, without intervals, non-goal scores or, if all are plain, kinds.
+    """Return tables of the front, in order of preference; the first one that fits the terminal is printed.
 
-    If there are guard scores, they are in a wider table that comes first. The last table fits an
-    80-column terminal. The caption lists the configuration of each trial on the front and the
-    number of omitted members.
+    The last table fits an 80-column terminal. If there are guard scores, a wider table contains
+    them. Intervals and scores other than the goals are omitted, and so are kinds and widths if all
+    members are plain. Captions list the configuration of each trial on the front, among other lines.
     """
     wider = [_front_table(summary, with_guards=True)] if summary.guards else []
     return [*wider, _front_table(summary, with_guards=False)]
@@ -77,7 +77,7 @@ def _front_table(summary: Summary, *, with_guards: bool) -> TextTable:
 
 
 def _shown_rows(summary: Summary) -> list[int]:
-    """Return the indices of the members shown in the table, in ascending order."""
+    """Return the indices of the members that the table shows, in ascending order."""
     num_members = len(summary.members)
     if num_members <= MAX_ROWS:
         return list(range(num_members))
@@ -98,7 +98,7 @@ def _caption_lines(
         yield f"{num_shown} of {num_members} members; {format_command('show', results.folder)} lists all of them"
     if omitted_guards:
         guards = ", ".join(omitted_guards)
-        yield f"scores of {guards} are in the report, or in a wider terminal"
+        yield f"guard scores ({guards}) are shown in the report and in wider terminals"
     configurations = described(results)
     trials = {member.dev.trial or 0 for member in summary.members}
     for trial in sorted(trials):
@@ -127,9 +127,9 @@ def _caption_lines(
 def choice_tables(
     summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]
 ) -> list[TextTable]:
-    """Return tables of chosen points, each narrower than the one before.
+    """Return tables of the chosen points, in order of preference; the first one that fits the terminal is printed.
 
-    They differ in whether they include intervals, and whether they include accuracy, guards and width.
+    They differ in whether they include intervals, and whether they include all scores, guards and widths.
     """
     return [
         _choice_table(summary, chosen, splits, intervals=intervals, details=details)
@@ -176,7 +176,7 @@ def _choice_table(
 def choice_lines(
     summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]
 ) -> Iterator[str]:
-    """Yield each trial's configuration, descriptions of the shown and missing scores, and the export commands."""
+    """Yield the trials' configurations, explanations of the shown and missing scores, and export commands."""
     configurations = described(summary.results)
     trials = dict.fromkeys(candidate.dev.trial or 0 for candidate in chosen)
     for trial in trials:
@@ -189,10 +189,10 @@ def choice_lines(
             owners = "" if len(unknown) == len(points) else f" of {len(unknown)} points"
             yield f"Intervals{owners} on {split} are missing: {why_no_intervals_of(summary, unknown[0])}."
     num_members = len(summary.members)
-    for guard in summary.results.info.guards:  # which are measured after the search
+    for guard in summary.results.info.guards:  # measured only after the search
         num_missing = sum(guard not in member.guards for member in summary.members)
         if num_missing:
-            yield f"{num_missing} of the {num_members} front members are not scored under {guard} yet."
+            yield f"{num_missing} of the {num_members} front members are not scored on {guard} yet."
     members = [candidate for candidate in chosen if candidate.member]
     shown_members = members
     if len(members) > MAX_COMMANDS:
@@ -211,10 +211,10 @@ def _explain_scores(
     splits_with_intervals = summary.uncertainty.keys() & set(splits)
     if splits_with_intervals:
         text += (
-            f"; brackets hold {LEVEL:.0%} intervals over queries, if the terminal is wide enough"
+            f"; if the terminal is wide enough, brackets contain {LEVEL:.0%} intervals over queries"
         )
     if "dev" in splits_with_intervals:
-        text += "; on dev they are corrected for selection bias"
+        text += "; intervals on dev are corrected for selection bias"
     if "test" in splits and not any(candidate.test for candidate in chosen):
         text += "; none of these points is scored on test"
     return f"{text}."

@@ -1,4 +1,4 @@
-"""Sentences shared by the tables, the page and the terminal."""
+"""Explanations shared by Markdown, the page and the terminal."""
 
 from collections.abc import Mapping
 
@@ -45,19 +45,19 @@ CERTAINTY_TEXT = (
 )
 
 AREA_QUERIES_TEXT = (
-    "Brackets hold 90% intervals over queries, for the same points at their true scores. They do not include training "
+    "Brackets contain 90% intervals over queries, for the same points at their true scores. They do not include training "
     "seeds, because no configuration has a second run with stored scores."
 )
 
 AREA_SEEDS_TEXT = (
-    "Brackets hold 90% intervals over queries and seeds, for the mean scores of the same points' configurations. Seed "
+    "Brackets contain 90% intervals over queries and seeds, for the mean scores of the same points' configurations. Seed "
     "noise is pooled over the configurations that ran more than once. On test, where only the runs on the front are "
     "scored, the intervals are lowered by these runs' luck on dev, to the extent that it comes from their seeds. The "
     "intervals do not include the bias from choosing configurations by their first runs."
 )
 
 CORRECTED = "corrected for selection bias"
-"""A short substitute for :data:`AREA_BIAS_TEXT` next to the interval of an area."""
+"""A short form of :data:`AREA_BIAS_TEXT` for use next to an interval."""
 
 AREA_BIAS_TEXT = (
     "The area of noisy points is too large on average, because the luckier one of two similar points counts. The "
@@ -73,7 +73,7 @@ BASELINES_TEXT = (
     "Baselines do not come from a trial. They are never on the front and do not count toward its hypervolume. probe(g) "
     "is R itself: retrieval by its cosine plus g times the inner product of the class probabilities from a logistic "
     "regression on its embeddings. setfit is the body of a model trained with the setfit package. Published scores "
-    "come from other authors and a different retrieval pool. Brackets hold 90% intervals over queries; SetFit models "
+    "come from other authors and a different retrieval pool. Brackets contain 90% intervals over queries; SetFit models "
     "and published scores have none, because their per-query scores are not stored. A front member dominates a "
     "baseline if it is at least as good in P and S on the same split, and better in one of them."
 )
@@ -85,8 +85,8 @@ COST_TEXT = (
 
 
 BILL_TEXT = (
-    "The bill covers the time in which raysweep ran, including prepare. It excludes nodes that were up before or "
-    "after, disks, IP addresses and network traffic."
+    "The bill covers the time in which raysweep ran, including prepare. It excludes the uptime of nodes before and "
+    "after that time, disks, IP addresses and network traffic."
 )
 
 
@@ -128,7 +128,7 @@ def constraints_text(info: RunInfo) -> str:
 
 
 def constraint_heading(name: str, goals: Goals) -> str:
-    """Return the heading for the score that a constraint bounds: P, S, or the share of the reference's S."""
+    """Return the heading for the score that a constraint bounds: P, S, or the constraint's own name."""
     headings = dict(zip(("polarity", "similarity"), goals.headings, strict=True))
     return headings.get(name, name)
 
@@ -156,7 +156,7 @@ def objective_text(info: RunInfo) -> str:
 
 
 def bill_sentences(bill: Bill) -> str:
-    """Return the bill as sentences, including which costs it omits."""
+    """Return the bill as sentences, followed by what it covers and excludes."""
     text = bill_text(bill)
     return f"{text[0].upper()}{text[1:]}. {BILL_TEXT}"
 

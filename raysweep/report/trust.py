@@ -1,4 +1,4 @@
-"""Sentences about a report's certainty: the floor, the knee region, and the gap from dev to test."""
+"""Sentences about a report's certainty: the floor, the knee region, and the drop from dev to test."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ from raysweep.uncertainty.front import Floor
 from raysweep.uncertainty.interval import Interval
 from raysweep.uncertainty.selection import Drop
 
-MAX_NAMES = 5  # maximum members of the knee region that are listed by name
+MAX_NAMES = 5  # maximum number of members of the knee region listed by name
 
 
 def area_text(summary: Summary) -> str:
@@ -38,7 +38,7 @@ def means_text(summary: Summary) -> str:
 
 
 def trust_sentences(summary: Summary) -> list[str]:
-    """Return entries of one or two sentences each; empty if per-query scores are not stored."""
+    """Return texts of one to three sentences each; empty if per-query scores are not stored."""
     sentences = []
     for split, front in summary.uncertainty.items():
         floor = front.floor
@@ -55,14 +55,14 @@ def trust_sentences(summary: Summary) -> list[str]:
 def _floor_sentence(split: ScoredSplit, floor: Floor, noise: str) -> str:
     amount = f"{show_area(floor.gain)} {show_interval(floor.interval, show_area)}"
     probe = "the probe, which needs no training,"
-    difference = (
-        f"On {split}, the front's hypervolume exceeds that of {probe} by {amount}, over {noise}."
-    )
+    difference = f"On {split}, the front's hypervolume exceeds that of {probe} by {amount} (interval over {noise})."
     if floor.is_beaten:
-        return f"{difference} The lower bound is above 0: the front beats this floor."
+        return f"{difference} The lower bound is positive: the front beats this floor."
     if floor.is_better:
-        return f"{difference} The upper bound is below 0: the floor is better than the front."
-    return f"{difference} The lower bound is not above 0: it is unclear whether the front beats this floor."
+        return f"{difference} The upper bound is negative: the floor is better than the front."
+    return (
+        f"{difference} The interval contains 0: it is unclear whether the front beats this floor."
+    )
 
 
 def _knee_sentence(summary: Summary, split: ScoredSplit) -> str:
@@ -88,8 +88,7 @@ def _drop_sentence(score: str, drop: Drop) -> str:
         within = f" (90% interval: {_less_within(drop.total_interval)})"
     text = (
         f"On average, {score} of the front's members is {_less(drop.total)} on test than on dev{within}. Selection on "
-        f"dev accounts for {_less(drop.selection)}; the remainder, {_less(drop.shift)}, is a shift between the splits "
-        "or noise."
+        f"dev makes it {_less(drop.selection)}; a shift between the splits or noise makes it {_less(drop.shift)}."
     )
     reference = drop.reference
     if reference is not None and reference.is_finite:
@@ -113,7 +112,7 @@ def _less_within(interval: Interval) -> str:
 
 
 def trust_lines(summary: Summary) -> Iterator[str]:
-    """Yield short lines for a terminal on whether the front beats the floor."""
+    """Yield short terminal lines on whether the front beats the floor."""
     for split, front in summary.uncertainty.items():
         if front.floor is not None:
             amount = show_interval(front.floor.interval, show_area)

@@ -1,4 +1,4 @@
-"""The figure of changes on watched data by learning rate."""
+"""The figure of the changes on watched data against the learning rate."""
 
 import itertools
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ LINE_STYLES = ("-", "--", ":", "-.")
 
 
 def figure(rungs: Sequence[WatchedRung], geometry: Geometry) -> bytes:
-    """Return a PNG of each source's relative improvement and the verdict counts, by learning rate.
+    """Plot each source's relative improvement, and the verdict counts, against the learning rate.
 
-    Insignificant improvements have open markers. The scale is linear up to 10%, and logarithmic beyond.
+    Insignificant improvements have open markers. The scale of improvements is linear up to 10% and logarithmic beyond.
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure

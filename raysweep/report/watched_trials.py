@@ -1,4 +1,4 @@
-"""The effect of tuning on data that an encoder is not tuned on, and the learning rates at which nothing gets worse.
+"""Changes on watched data, which a sweep measures but does not tune for, and the adiabatic range of learning rates.
 
 The **adiabatic range** (Vasilyev et al., arXiv 2407.00923) is the set of learning rates at which, according to a paired
 bootstrap, the target improves significantly and no watched set worsens significantly.
@@ -100,7 +100,7 @@ def sentences(rungs: Sequence[WatchedRung]) -> list[str]:
 
 
 def watched_lines(watched: Iterable[WatchedRung]) -> list[str]:
-    """Return terminal lines with each geometry's adiabatic range, or an empty list without watched data."""
+    """Return terminal lines with each geometry's adiabatic range; empty if the run has no watched data."""
     rungs = last_rungs(watched)
     if not rungs:
         return []
@@ -113,7 +113,7 @@ def _adiabatic_ranges(rungs: Sequence[WatchedRung]) -> dict[Geometry, AdiabaticR
 
 
 def table(rungs: Sequence[WatchedRung], geometry: Geometry) -> TextTable:
-    """Return a row per trial: the target's improvement, the watched sets' verdicts, and their lowest improvement."""
+    """Return a table of the target's improvement and the watched sets' verdicts and lowest improvement in each trial."""
     columns = (
         "trial",
         "learning rate",

@@ -35,7 +35,7 @@ Row = dict[str, Any]  # a table's cells, keyed by column
 
 @dataclass(frozen=True)
 class Report:
-    """A written report: its location, its local folder and files, and the summary from which it was made."""
+    """A written report: its location, local folder and files, and the summary from which it was made."""
 
     location: str
     folder: Path
@@ -166,7 +166,7 @@ def _contents(summary: Summary, origin: Origin, readings: Readings | None) -> di
 
 
 def _watched_contents(rungs: Sequence[WatchedRung], figure_png: bytes | None) -> dict[str, bytes]:
-    """Return the files about watched data; the result is empty if the run has none."""
+    """Return the files about watched data; empty if the run has no such data."""
     if figure_png is None:
         return {}
     last = json.dumps(watched_trials.as_json(last_rungs(rungs)), indent=1)
@@ -178,7 +178,7 @@ def _watched_contents(rungs: Sequence[WatchedRung], figure_png: bytes | None) ->
 
 
 def _measure_files(measures: Sequence[Measure]) -> dict[str, bytes]:
-    """Return the files with the run's measures; the result is empty if the run has none."""
+    """Return the files with the run's measures; empty if it has none."""
     if not measures:
         return {}
     rows = [dataclasses.asdict(measure) for measure in measures]
@@ -191,7 +191,7 @@ def _measure_files(measures: Sequence[Measure]) -> dict[str, bytes]:
 
 
 def _cost_rows(account: Account) -> list[Row]:
-    """Return a row for each kind of trial, then the total of all trials; money is null without prices."""
+    """Return a row for each kind of trial, then the total of all trials; money is null if there are no prices."""
     rows: list[Row] = []
     for entry in (*account.entries, account.total):
         row = {

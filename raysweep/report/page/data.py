@@ -15,7 +15,7 @@ from raysweep.results.types import Point
 
 MAX_CHARACTERS = 400  # longer sentences are truncated
 
-# limit for all sentences on a page together; further queries are left out
+# maximum total length of all sentences on a page; further queries are left out
 MAX_TOTAL_CHARACTERS = 1_200_000
 
 COSINE_STEPS = 1000  # cosines are stored in multiples of 1/1000

@@ -43,7 +43,7 @@ REPORT_SCRIPTS = (
 """The scripts of a run's page in the order of concatenation: each uses only those before it."""
 
 COMPARISON_SCRIPTS = ("elements", "theme", "frame", "chart", "comparison")
-"""The scripts of a comparison's page, in the same order."""
+"""The scripts of a comparison's page, also in the order of concatenation."""
 
 LIBRARY = "echarts.min.js"  # Apache ECharts, unmodified from its npm package
 
@@ -144,7 +144,7 @@ def document(title: str, top: str, body: str, data: str, assets: "Assets") -> by
 
 
 def _without_parents(folder: str, text: str) -> str:
-    """Shorten a local run's ``folder`` to its last two parts, because pages are shared."""
+    """Shorten the ``folder`` of a local run to its last two parts in a text, because pages may be shared."""
     path = PurePath(folder)
     if not path.is_absolute():
         return text
@@ -153,7 +153,7 @@ def _without_parents(folder: str, text: str) -> str:
 
 
 def embedded_json(value: Any) -> str:
-    """Return ``value`` as ASCII JSON without any ``<``, to be embedded in a script element.
+    """Return ``value`` as ASCII JSON without ``<``, for embedding in a script element.
 
     Raises:
         ValueError: If a number is not finite.

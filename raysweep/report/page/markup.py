@@ -52,7 +52,7 @@ def figure(png: bytes, title: str) -> str:
 
 
 def _shrink(png: bytes) -> bytes:
-    """Reduce a PNG made for print to ``MAX_WIDTH_PIXELS`` and ``NUM_COLORS``, which cuts the file size to a tenth."""
+    """Reduce a PNG made for print to ``MAX_WIDTH_PIXELS`` and ``NUM_COLORS``, which cuts the file size to about a tenth."""
     from PIL import Image
 
     with Image.open(io.BytesIO(png)) as original:

@@ -1,4 +1,4 @@
-"""The front's members: their table, and their values for the page's charts and card."""
+"""The front's members: their table, and their values for the page's charts and point card."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping

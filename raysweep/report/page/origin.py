@@ -1,4 +1,4 @@
-"""The origin of a run, from its folder: the complete configuration, and fingerprints of its inputs."""
+"""The origin of a run, read from its folder: the complete configuration, and fingerprints of its inputs."""
 
 import json
 import re

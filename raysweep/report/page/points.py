@@ -1,4 +1,4 @@
-"""Points and scores for the page's charts: trials' dev points, and those compared with the front.
+"""Points and scores for the page's charts: trials' dev points, and the points that the front is compared with.
 
 Scores are x100, rounded to the precision of a screen.
 """
@@ -32,7 +32,7 @@ def scaled(score: float | None) -> float | None:
 def score_keys(summary: Summary) -> dict[str, str]:
     """Return the names of the page's scores, by the keys that its script uses.
 
-    P and S are the goals; a score without a letter of its own is keyed by its name.
+    The goals have the keys ``p`` and ``s``; a score without a letter is keyed by its name.
     """
     goals = summary.goals
     letters = {goals.p: "p", goals.s: "s"}
@@ -42,7 +42,7 @@ def score_keys(summary: Summary) -> dict[str, str]:
 
 
 def score_texts(keys: Mapping[str, str]) -> list[Json]:
-    """Return each score's texts for the script, in table order."""
+    """Return each score's headings and labels for the script, in table order."""
     texts: list[Json] = []
     for key, name in keys.items():
         spec = spec_of(name)
@@ -90,7 +90,7 @@ class ShownPoints:
         return {point: index for index, point in enumerate(self.points)}
 
     def columns(self, keys: Mapping[str, str]) -> Json:
-        """Return each field as a list, scores by the page's ``keys``; ``kind`` is an index into ``kinds``."""
+        """Return each field as a list, with scores under the page's ``keys``; ``kind`` is an index into ``kinds``."""
         points = self.points
         point_by_key = {point.key: point for point in points}
         point_keys = sorted(point_by_key, key=lambda key: (key[0], key[1] or 0.0))
@@ -114,9 +114,9 @@ class ShownPoints:
 
 
 def compared_points(summary: Summary, split: ScoredSplit) -> Json:
-    """Return a split's oracle (by increasing bonus), reference, baselines and constraints.
+    """Return a split's oracle front (by increasing bonus), reference, baselines and constraints.
 
-    Each is empty or None if it is not stored. The chart draws the constraints as lines.
+    Those that are not stored are empty or None. The chart draws the constraints as lines.
     """
     reference = summary.references.get(split)
     keys = score_keys(summary)

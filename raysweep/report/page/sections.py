@@ -60,7 +60,7 @@ from raysweep.uncertainty.interval import LEVEL
 IMPORTANCE_TEXT = (
     "Each parameter's share of the variance that is explained by individual parameters, over all evaluated trials at "
     "equal budgets, including paused and stopped trials. Variance that is explained only by interactions is left out. "
-    f"Brackets hold {LEVEL:.0%} bootstrap intervals over trials."
+    f"Brackets contain {LEVEL:.0%} bootstrap intervals over trials."
 )
 
 
@@ -88,7 +88,7 @@ def header(summary: Summary) -> str:
 
 
 def sections(material: Material) -> list[str]:
-    """Return the sections in page order; a section without content is empty."""
+    """Return the sections in page order; those without content are empty strings."""
     summary = material.summary
     tracebacks = []
     for trial in summary.results.trials:
@@ -123,7 +123,7 @@ def sections(material: Material) -> list[str]:
 
 
 def _table_section(content: TableSection, name: str = "", picture: str = "") -> str:
-    """Return a section. Links point to its ``name``, which by default is derived from its title."""
+    """Return a section. Links target its ``name``, which is derived from its title by default."""
     title = content.title
     if not content.table.rows:
         return ""
@@ -140,7 +140,7 @@ def _table_section(content: TableSection, name: str = "", picture: str = "") -> 
 
 @dataclass(frozen=True)
 class Tile:
-    """A large number; ``detail`` is a caption."""
+    """A large number with a caption, ``detail``."""
 
     name: str
     value: str
@@ -239,7 +239,7 @@ class Step(NamedTuple):
 
 
 def next_steps(summary: Summary) -> str:
-    """Return the section, or nothing for a run without a knee."""
+    """Return the section on next steps, or an empty string if the run has no knee."""
     items = []
     for step in steps(summary):
         command = f'<code class="command">{escape_html(step.command)}</code>'
@@ -252,7 +252,7 @@ def next_steps(summary: Summary) -> str:
 
 
 def steps(summary: Summary) -> Iterator[Step]:
-    """Yield the commands: for the knee, for points with as much S but more P, and for a longer sweep."""
+    """Yield steps: export the probe if it beats the front, export the knee, find other trade-offs, extend the sweep."""
     knee = next((member.dev for member in summary.members if member.is_knee), None)
     if knee is None:
         return
@@ -284,13 +284,13 @@ def steps(summary: Summary) -> Iterator[Step]:
 
 
 def _readings(material: Material) -> str:
-    """Return the reading panel's element if the run has readings."""
+    """Return the section with the reading panel, or an empty string if the run has no readings or no front."""
     readings = material.readings
     if readings is None or not readings.shown or not material.summary.members:
         return ""
     text = (
         f"The sentences that the reference and the pinned point retrieve for a query from {readings.split}, best "
-        "first. Queries on which points differ most come first. ✓ marks sentences with the query's label, ✗ others."
+        "first. Queries on which points differ most come first. ✓ marks sentences with the query's label, ✗ marks others."
     )
     if not readings.texts:
         text += " The run stores no texts (report.texts is false)."
@@ -332,7 +332,7 @@ def _curves(material: Material) -> str:
     if not material.summary.members:
         return ""
     picture = figure(material.progress_png, "Objective against training examples seen")
-    text = "Each line is a trial on dev, through the best point of each rung. The symbol at the end shows the status."
+    text = "Each line connects the best points of a trial's rungs on dev. The symbol at its end shows the trial's status."
     chart = script_element(
         "curves-chart",
         text,
@@ -365,7 +365,7 @@ def _hyperparameters(summary: Summary) -> str:
 
 
 def _importance(material: Material) -> str:
-    """Return the section on parameters' importance; without shares, it states how many trials are missing, if any."""
+    """Return the section on parameters' importance; if there are too few trials, it states how many are missing."""
     importance = material.importance
     if importance.num_missing:
         text = (

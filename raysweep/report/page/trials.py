@@ -1,4 +1,4 @@
-"""Trials: their values for the page's charts, the table of all trials, and the early-stopping table."""
+"""The page's trials: their values for the charts, the table of all trials, and the early-stopping table."""
 
 import math
 from collections import Counter
@@ -17,9 +17,9 @@ from raysweep.report.tables import objective_cell, score_cells, short, show
 from raysweep.results.types import Point, Trial
 from raysweep.results.views import varied_parameters
 
-LOG_RATIO = 50  # positive values that span a larger ratio get a logarithmic axis, whatever their scale in the space
+LOG_RATIO = 50  # positive values that span a larger ratio get a logarithmic axis, whatever their scale in the search space
 
-MANY_TRIALS = 200  # longer tables are laid out only once in view
+MANY_TRIALS = 200  # longer tables are laid out only when scrolled into view
 
 Value = float | int | str | None
 
@@ -36,7 +36,7 @@ def plain_value(value: Any) -> Value:
 def parameters(trials: Sequence[Trial], logarithmic: Collection[str] = ()) -> list[Json]:
     """Return the varied parameters; numeric ones have ``log`` set if they get a logarithmic axis.
 
-    ``logarithmic`` contains those that are searched on a logarithmic scale.
+    ``logarithmic`` contains the parameters that are searched on a logarithmic scale.
     """
     described: list[Json] = []
     for name in varied_parameters(trials):
@@ -57,7 +57,7 @@ def parameters(trials: Sequence[Trial], logarithmic: Collection[str] = ()) -> li
 
 
 def _trial_scores(summary: Summary) -> dict[str, str]:
-    """Return the names of a trial's scores by key: its points' scores, without accuracy unless it is a goal."""
+    """Return the names of the scores shown for trials, by key; accuracy is left out unless it is a goal."""
     return {key: name for key, name in score_keys(summary).items() if key != "a"}
 
 
@@ -119,7 +119,7 @@ def trial_values(summary: Summary, indices: Mapping[Point, int]) -> list[Json]:
 
 @dataclass(frozen=True)
 class Column:
-    """A column; the page's script identifies it by ``key``: a field of a trial, or ``parameter`` and an index."""
+    """A column of the trial table. Its ``key`` in the page's script is a trial's field, or ``parameter`` and an index."""
 
     key: str
     name: str
@@ -202,7 +202,7 @@ def _trial_row(
 
 @dataclass
 class RungCount:
-    """The trials that reached rung ``step``; ``endings`` counts the statuses of trials whose last rung it is."""
+    """The trials that reached rung ``step``; ``endings`` counts those whose last rung it is, by status."""
 
     step: int
     examples_seen: list[int] = field(default_factory=list)

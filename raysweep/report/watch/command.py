@@ -15,7 +15,7 @@ from raysweep.report.watch.view import View
 from raysweep.results.ledger import GrowingLedger
 from raysweep.storage.folder import Folder
 
-PIPE_WIDTH = 120  # width of the view in a file or a pipe
+PIPE_WIDTH = 120  # width of the view when written to a file or a pipe
 
 Sleep = Callable[[float], None]
 
@@ -58,7 +58,7 @@ def watch_once(run: Folder, console: Console) -> None:
 
 
 def state_as_json(run: Folder) -> dict[str, Any]:
-    """Return a run's state: its number of trials by status, without replicates, and its dev front with the hypervolume.
+    """Return a run's state, its trial counts by status without replicates, and its front and hypervolume on dev.
 
     Raises:
         InputError: If the run does not exist or is damaged.

@@ -18,7 +18,7 @@ from raysweep.storage.line_log import is_held
 
 @dataclass(frozen=True)
 class Moment:
-    """A snapshot of a run; ``results`` is None before the sweep starts, ``seconds`` is its approximate running time."""
+    """A snapshot of a run: its ``results``, or None before the sweep starts, and its approximate running time."""
 
     results: Results | None
     has_driver: bool | None  # None if unknown
@@ -44,7 +44,7 @@ class Moment:
 
     @property
     def stage(self) -> str:
-        """The progress of scoring the front after the search; empty at other times."""
+        """The progress of the current stage after the search; empty at other times."""
         stage = None if self.results is None or not self.is_live else self.results.stage
         if stage is None:
             return ""
@@ -70,18 +70,18 @@ class Moment:
 class Clock:
     """The running time of a sweep, extrapolated from its last event with a local clock.
 
-    ``first_age`` is how many seconds before the first look the last event was written.
+    ``first_age`` is the age of the last event, in seconds, when it is first seen.
     """
 
     now: Callable[[], float] = time.monotonic
     first_age: float = 0.0
-    # time of the last timed event, in seconds of the sweep
+    # sweep time of the last timed event, in seconds
     _at: float = field(default=-1.0, init=False)
-    # when that event was first seen, in the time of ``now``
+    # value of ``now()`` when that event was first seen
     _seen_at: float = field(default=0.0, init=False)
 
     def seconds(self, events: list[Event], *, is_running: bool) -> float:
-        """Return a sweep's running time, given its events; unless it ``is_running``, the last event's time."""
+        """Return a sweep's running time, or the last event's time if it is not running."""
         at = max((event.at for event in events if event.at is not None), default=0.0)
         now = self.now()
         if at != self._at or not is_running:
@@ -137,7 +137,7 @@ def changes(
 ) -> Iterator[Moment]:
     """Look at a run every ``seconds`` until it has no driver, and yield each moment with new results.
 
-    Nothing is yielded before the first session starts, or for a run that has ended.
+    Nothing is yielded before the first session starts or after the run has ended.
 
     Raises:
         InputError: If the run does not exist or is damaged.

@@ -1,4 +1,4 @@
-"""The display of a run: a status line, and below it the front as a table and a plot."""
+"""The display of a run: a status line, followed by the front as a table and a plot."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,12 +40,12 @@ LINES_AROUND = 8  # above, between and below the table and the plot
 
 LABEL_WIDTH = 6  # of the numbers next to the P axis
 NUM_LABEL_LINES = 3  # above and below the points
-MIN_RANGE = 0.002  # minimum length of an axis, so that equal scores do not fill it
-MARGIN = 0.04  # share of an axis beyond its outermost points
+MIN_RANGE = 0.002  # minimum range of an axis, so that tiny differences do not fill it
+MARGIN = 0.04  # share of the range added at each end of an axis
 
 
 class View:
-    """The display of a run at one moment; an unchanged summary is taken from the previous view, ``before``."""
+    """The display of a run at one moment; if the results are unchanged, the summary of the view ``before`` is reused."""
 
     def __init__(self, moment: Moment, before: "View | None" = None) -> None:
         self.moment = moment
@@ -66,14 +66,14 @@ class View:
 
     @property
     def news(self) -> tuple[str, ...]:
-        """All parts of the line except the name and the time."""
+        """All parts of the status line except the name and the time."""
         if self._summary is None:
             return (self.moment.state,)
         stage = [self.moment.stage] if self.moment.stage else []
         return (self.moment.state, *stage, *_trials_and_front(self._summary))
 
     def render(self, width: int, height: int | None = None) -> RenderableType:
-        """Return the complete view, limited to ``height`` lines if that is given and leaves enough room."""
+        """Return the complete view, limited to ``height`` lines if that is given and large enough."""
         summary = self._summary
         parts: list[RenderableType] = [Text(self.line)]
         if summary is None:
@@ -202,7 +202,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Axis:
-    """The scores from ``low`` to ``high``, divided into ``num_cells`` cells."""
+    """An axis of scores from ``low`` to ``high``, divided into ``num_cells`` cells."""
 
     low: float
     high: float
@@ -229,7 +229,7 @@ def scatter(
     """Return the lines of a plot, ``width`` characters wide and ``height`` lines high.
 
     P increases upwards and S to the right, both x100, with ``headings`` at the ends of the axes. In a cell with several
-    points, the last layer is drawn on top. Without points, there are no lines.
+    points, the last layer is drawn on top. The result is empty if there are no points.
     """
     points = [point for layer in layers for point in layer.points]
     if not points:
