@@ -37,8 +37,8 @@ def send(run: Folder, request: Request, seconds: float) -> str:
     """Send a request to a run's driver, and return its answer as one line.
 
     Raises:
-        InputError: If the driver rejects the request, if no driver is running, in which case the request is withdrawn,
-            or if storage fails.
+        InputError: If the driver rejects the request, if storage fails, or if no driver is running, in which case the
+            request is withdrawn.
         TimeoutError: If no answer arrives within ``seconds``. The request stays in the queue.
     """
     answer = _await_answer(run, request, seconds)
@@ -66,7 +66,7 @@ def _await_answer(run: Folder, request: Request, seconds: float) -> Answer | Non
     pause = BUCKET_SECONDS if isinstance(run, BucketFolder) else LOCAL_SECONDS
     try:
         while time.monotonic() < deadline:
-            # check first, because a driver may answer and then end
+            # check for a driver first, because it may answer and then exit
             has_driver = is_held(run, LEDGER) is not False
             if (answer := queue.answer_to(identity)) is not None:
                 return answer
@@ -81,7 +81,7 @@ def _await_answer(run: Folder, request: Request, seconds: float) -> Answer | Non
 
 
 def _find_in_ledger(run: Folder, identity: str) -> Answer:
-    """Look in the ledger for the answer to a request whose driver has ended.
+    """Return the answer to a request that the driver recorded in the ledger but did not answer before exiting.
 
     Raises:
         InputError: If the ledger does not contain the request.
@@ -90,7 +90,7 @@ def _find_in_ledger(run: Folder, identity: str) -> Answer:
     if identity not in identities:
         raise InputError(explain_missing_driver(load(run)))
     return Answer(
-        accepted=True, text="recorded, and applies when the sweep is resumed; its driver has ended"
+        accepted=True, text="recorded; it applies when the sweep is resumed (its driver has exited)"
     )
 
 

@@ -14,7 +14,7 @@ from raysweep.output import escape_line
 Action = Literal["pause", "resume", "workers", "stop-trial", "try"]
 
 VALUE_FIELDS: Mapping[str, str] = {"workers": "workers", "stop-trial": "trial", "try": "config"}
-"""The field of a request that holds the action's value; the other actions have no value."""
+"""The request field that holds each action's value; other actions have no value."""
 
 MAX_BYTES = 16_384  # maximum size of a request or an answer
 MAX_MESSAGE_LENGTH = 200  # maximum number of characters in an error message

@@ -1,8 +1,8 @@
 """A run's request queue: small files that are written atomically and validated when read.
 
-``RUN/requests/ID.json`` is a request, and ``RUN/requests/ID.answer.json`` is the answer to it. Only plain files are
+``RUN/requests/ID.json`` is a request, and ``RUN/requests/ID.answer.json`` is its answer. Only regular files are
 requests; links, pipes and folders are ignored. Invalid requests are kept in ``RUN/requests/rejected/``. IDs start with
-the time, so requests are served in the order in which they were sent.
+a timestamp, so requests are handled in the order in which they were sent.
 """
 
 import re
@@ -22,13 +22,13 @@ FOLDER = "requests"
 REJECTED = f"{FOLDER}/rejected"
 IDENTITY = r"\d{20}-[0-9a-f]{8}"
 LOCAL_SECONDS = 0.5  # polling interval in a local folder
-BUCKET_SECONDS = 5.0  # the same interval in a bucket, where each poll costs a request to the store
+BUCKET_SECONDS = 5.0  # the same interval in a bucket, where each poll is an API request
 MAX_PER_POLL = 20  # maximum number of requests per poll
 
 
 @dataclass(frozen=True)
 class QueuedRequest:
-    """A file in the request queue. ``problem`` explains why its content was not read."""
+    """A file in the request queue. ``problem`` explains why its content could not be read."""
 
     identity: str
     content: bytes
@@ -53,7 +53,7 @@ class RequestQueue:
         return identity
 
     def pending(self) -> list[QueuedRequest]:
-        """Return at most the ``MAX_PER_POLL`` oldest unanswered requests, in order of increasing ID."""
+        """Return the oldest unanswered requests, at most ``MAX_PER_POLL``, in order of increasing ID."""
         names = sorted(
             name for name in self._run.names(FOLDER) if re.fullmatch(rf"{IDENTITY}\.json", name)
         )
@@ -71,7 +71,7 @@ class RequestQueue:
         return requests
 
     def _is_plain_file(self, name: str) -> bool:
-        """Return whether a listed file is a plain file. A pipe or a link is not; a link may point outside the run."""
+        """Return whether a listed file is a regular file, not a pipe or a link. A link may point outside the run."""
         if isinstance(self._run, BucketFolder):
             return True
         path = self._run.path / FOLDER / name
@@ -103,7 +103,7 @@ class RequestQueue:
         self._run.remove(_request_file(identity))
 
     def _read(self, name: str) -> bytes:
-        """Return at most ``MAX_BYTES + 1`` bytes of a file; the extra byte reveals that the file is too large."""
+        """Return at most ``MAX_BYTES + 1`` bytes of a file; the extra byte reveals files that are too large."""
         (content,) = self._run.read([name], MAX_BYTES + 1)
         return content
 
@@ -123,7 +123,7 @@ class Inbox:
     _requests: SimpleQueue[QueuedRequest] = field(default_factory=SimpleQueue)
 
     def take(self) -> Iterator[QueuedRequest]:
-        """Yield the requests found since the last call. Requests that stay unanswered are found again."""
+        """Yield the requests found since the last call. Unanswered requests are found again by later polls."""
         with suppress(Empty):
             while True:
                 yield self._requests.get_nowait()
@@ -142,14 +142,14 @@ def poll_in_background(
 ) -> Iterator[None]:
     """Poll the queue every ``seconds`` seconds in a background thread while in this context.
 
-    Requests that cannot be read are retried at the next poll.
+    If the queue cannot be read, the next poll tries again.
     """
     seconds = seconds or queue.poll_seconds
     stop = threading.Event()
 
     def poll() -> None:
         while not stop.wait(seconds):
-            # the driver is busy; polling now would deliver the same requests twice
+            # the driver has not taken the requests yet; polling now would deliver them twice
             if not inbox.is_empty:
                 continue
             with suppress(OSError, InputError):

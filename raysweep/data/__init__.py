@@ -1,5 +1,5 @@
-"""Labeled sentences, from sources to training data: datasets, neighbors, examples, content-addressed artifacts.
+"""Data of a sweep: sources, datasets, nearest neighbors, training examples and content-addressed artifacts.
 
-Everything here runs in one process, on one shard. The package ``prepare`` distributes it over a cluster; evaluation and
-training open the prepared artifacts.
+This package works on one shard at a time, in one process. :mod:`raysweep.prepare` distributes the work over a cluster;
+evaluation and training read the prepared artifacts.
 """

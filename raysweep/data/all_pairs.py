@@ -10,7 +10,7 @@ from raysweep.data.dataset import Sentences
 from raysweep.data.equal_rows import rows_by_value
 from raysweep.data.random_neighbors import sample_anchors
 
-MAX_PAIRS = 1_000_000  # ordered pairs that are held in memory
+MAX_PAIRS = 1_000_000  # maximum number of ordered pairs held in memory
 
 Ids = NDArray[np.int64]
 
@@ -28,7 +28,7 @@ class AllPairs:
 
     @classmethod
     def of(cls, sentences: Sentences, per_class: int | None, seed: int) -> "AllPairs":
-        """Pair the training sentences, or at most ``per_class`` random ones of each class."""
+        """Pair all training sentences, or at most ``per_class`` random ones from each class."""
         ids = sentences.ids("train").astype(np.int64)
         if per_class is not None:
             is_anchor = sample_anchors(np.asarray(sentences.labels[ids]), per_class, seed)
@@ -45,10 +45,10 @@ class AllPairs:
         return cls(ids[by_label], labels[by_label], np.concatenate(pairs))
 
     def positives(self, first_joined: int | None) -> Ids:
-        """Return pairs of the same class, (m, 2), or (3 m, 2) with joined sentences.
+        """Return the positive pairs, (m, 2), or (3 m, 2) if ``first_joined`` is given.
 
-        The joined sentence of pair i has the id ``first_joined`` + i. It is paired with the pair's second sentence and
-        with the first.
+        In that case, the texts of pair i also form a joined sentence with the id ``first_joined`` + i, which is paired
+        with each of the two sentences.
         """
         if first_joined is None:
             return self.pairs
@@ -61,10 +61,10 @@ class AllPairs:
     def draw_negatives(
         self, positives: Ids, labels: NDArray[np.integer], rng: np.random.Generator
     ) -> Ids:
-        """Return a random sentence of another class for each positive, (m,).
+        """Return a random sentence from another class for each positive, (m,).
 
-        Positives with the same first sentence get different negatives, repeated if there are too few. ``labels`` covers
-        all sentences. At least two classes must exist.
+        Positives with the same first sentence get different negatives, repeated if there are too few. ``labels``
+        contains the labels of all sentences, by id. At least two classes must exist.
         """
         classes = np.unique(self.labels).tolist()
         others = {label: self.ids[self.labels != label] for label in classes}
@@ -78,7 +78,7 @@ class AllPairs:
         return negatives
 
 
-def draw(  # noqa: PLR0913 (those of raysweep.data.examples.draw, and the joined sentences)
+def draw(  # noqa: PLR0913 (the parameters of raysweep.data.examples.draw, plus first_joined)
     kind: ExampleKind,
     sentences: AllPairs,
     labels: NDArray[np.integer],
@@ -90,8 +90,8 @@ def draw(  # noqa: PLR0913 (those of raysweep.data.examples.draw, and the joined
 ) -> tuple[NDArray[np.int32], NDArray[np.float32] | None]:
     """Return at most ``target`` examples (n, columns) and their targets (n,), or None for kinds without targets.
 
-    Half of the labeled and scored pairs are negative: each has the first sentence of a positive pair and a random
-    sentence of another class. A triplet is a positive pair plus such a sentence.
+    Half of the labeled and scored pairs are negative: each consists of the first sentence of a positive pair and a
+    random sentence from another class. A triplet is a positive pair plus a random sentence from another class.
     """
     rng = np.random.default_rng(seed)
     positives = sentences.positives(first_joined)

@@ -1,8 +1,8 @@
-"""Artifacts: immutable, content-addressed folders, on a file system or in an object store.
+"""Artifacts: immutable, content-addressed folders on a file system or in an object store.
 
 An artifact's key hashes everything that its content depends on, so a second sweep over the same data, encoder and
-mining parameters reuses it without any preparation. The manifest is stored last: an artifact without a manifest does
-not exist, and the next process that builds it continues from the files already stored.
+mining parameters reuses the artifact. The manifest is stored last: an artifact without a manifest counts as missing,
+and the next process that builds it reuses the files already stored.
 """
 
 import contextlib
@@ -42,14 +42,14 @@ _NAME_ASIDE = re.compile(rf"\.{_NAME.pattern}\.[0-9a-f]{{8}}")
 
 @dataclass(frozen=True)
 class Artifact:
-    """An artifact: its name, and the location of its store. It may not exist yet."""
+    """The name and store location of an artifact, which may not exist yet."""
 
     location: str
     name: str
 
     @property
     def folder(self) -> Path:
-        """Return a local folder with the files: the store's own folder, or a copy kept for the life of this process."""
+        """Return a local folder with the files: the folder in a local store, or a copy kept until this process ends."""
         store = open_folder(self.location)
         if isinstance(store, BucketFolder):
             return cached(store, self.name)
@@ -80,14 +80,14 @@ class Artifact:
 
 
 def damaged(file: str | Path) -> InputError:
-    """Return the error for a damaged artifact file, whose content no worker could have written."""
+    """Return the error for an artifact file with invalid content."""
     folder = location.parent(str(file))
     return InputError(f"{file}: is damaged; remove the folder {folder} and prepare again")
 
 
 @dataclass(frozen=True)
 class Store:
-    """A location that holds artifacts, each named by its kind and key."""
+    """A location that holds artifacts, which are named by kind and key."""
 
     location: str
 
@@ -102,7 +102,7 @@ class Store:
         return Artifact(self.location, f"{kind}-{key}")
 
     def working(self, artifact: Artifact, *names: str) -> Artifact:
-        """Return a location inside an unfinished artifact for files that are deleted when its stage is finished."""
+        """Return a location inside an unfinished artifact for files that are deleted when the artifact is finished."""
         return Artifact(self.location, "/".join([artifact.name, WORK, *names]))
 
     def note_use(self, artifact: Artifact) -> None:
@@ -118,7 +118,7 @@ class Store:
     def turn(
         self, artifact: Artifact, report: Callable[[str], None]
     ) -> contextlib.AbstractContextManager[None]:
-        """Hold the turn to build an artifact. ``report`` is called with a message while another process has the turn.
+        """Wait for the turn to build an artifact, and hold it in the context; while waiting, ``report`` gets messages.
 
         Raises:
             InputError: If the artifact's folder is a symbolic link, because writes and deletes would affect a different
@@ -142,9 +142,9 @@ class Store:
     ) -> None:
         """Write the manifest of an artifact whose files are all stored; from then on, the artifact exists.
 
-        ``parameters`` are the parameters that its key hashes. The manifest keeps ``num_rows`` and ``num_bytes`` of
-        each shard, and the CRC-32 of every file, which nodes check when they download the artifact. ``checksums`` are
-        those of files other than shards, if known.
+        ``parameters`` are those that the artifact's key hashes. The manifest records the ``num_rows`` and ``num_bytes``
+        of each shard, and the CRC-32 of every file, which nodes verify when they download the artifact. ``checksums``
+        maps the names of files other than shards to CRC-32 values that are already known.
         """
         root, folder = self.root, artifact.name
         shard_sizes = [
@@ -161,7 +161,7 @@ class Store:
         for name in root.names(folder):
             is_temporary = name.startswith(".")  # left by a killed worker
             is_shard = name.endswith(".arrow")
-            is_stale = is_shard and not name.endswith(ending)  # from a different shard count
+            is_stale = is_shard and not name.endswith(ending)  # from a different sharding
             if is_temporary or is_stale:
                 root.remove(f"{folder}/{name}")
         known = {f"{number:05}{ending}": shard.get("crc32") for number, shard in enumerate(shards)}
@@ -169,7 +169,7 @@ class Store:
         stored_checksums: dict[str, int] = {}
         for name in sorted(root.sizes(folder).keys() - {MANIFEST}):
             checksum = known.get(name)
-            if checksum is None:  # such as for a shard of a killed build
+            if checksum is None:  # for example, for a shard from a killed build
                 (content,) = root.read([f"{folder}/{name}"])
                 checksum = zlib.crc32(content)
             stored_checksums[name] = checksum
@@ -186,7 +186,7 @@ class Store:
 def remove_work(root: Folder, name: str) -> None:
     """Remove the files that a stage needs only until its artifact is finished.
 
-    The output of the first step is removed first: without it, all steps run again.
+    The output of the first step is removed first, so that all steps run again if the removal is interrupted.
     """
     root.remove(f"{name}/{WORK}/{FIRST_STEP}")
     root.remove(f"{name}/{WORK}")
@@ -194,7 +194,7 @@ def remove_work(root: Folder, name: str) -> None:
 
 @dataclass(frozen=True)
 class StoredArtifact:
-    """An artifact in a store; if it is not complete, it is still being built or was left by a killed build."""
+    """An artifact in a store; an incomplete one is being built or removed, or was left by a killed process."""
 
     name: str
     num_bytes: int
@@ -203,7 +203,7 @@ class StoredArtifact:
 
     @property
     def days_unused(self) -> float:
-        """Return the days since the last use; 0 if clock differences between machines make it negative."""
+        """Return the days since the last use, or 0 if clock skew between machines makes the number negative."""
         return max(0.0, time.time() - self.used_at) / SECONDS_PER_DAY
 
 
@@ -238,10 +238,10 @@ def remove_artifacts(artifacts: Iterable[StoredArtifact], store: Folder) -> list
     """Remove artifacts permanently, and return those that were removed.
 
     Removal is atomic: a partly removed artifact counts as missing. A sweep that needs a removed artifact rebuilds it.
-    Unfinished artifacts that were written to within the last day are kept, because their build may still be running.
+    Unfinished artifacts with writes in the last day are kept, because their builds may still be running.
 
     Raises:
-        InputError: If permission to remove an artifact is denied.
+        InputError: If an artifact cannot be removed.
     """
     removed = [
         artifact

@@ -1,4 +1,4 @@
-"""Bad rows: rows that are not labeled sentences, such as those with empty text; they are left out or rejected."""
+"""Bad rows, such as rows with empty text, which are either left out or rejected."""
 
 from dataclasses import dataclass, field
 
@@ -11,7 +11,7 @@ MAX_SHOWN = 5  # row numbers in a message
 class BadRows:
     """The bad rows of one file. If ``is_dropped`` is True, they are left out; otherwise, :meth:`check` rejects them.
 
-    ``rows`` contains the row numbers of the first few, and ``first`` is the error message for the first one.
+    ``rows`` contains the numbers of the first few bad rows, and ``first`` is the error message for the first one.
     """
 
     is_dropped: bool = False
@@ -26,7 +26,7 @@ class BadRows:
             self.rows.append(row)
 
     def check(self) -> None:
-        """Raise InputError if there are bad rows and they are not left out; the message states how many there are."""
+        """Raise InputError with the number of bad rows if there are any and they are not left out."""
         if self.is_dropped or not self.count:
             return
         if self.count == 1:
@@ -37,7 +37,7 @@ class BadRows:
 
 
 def shown(count: int, rows: list[int]) -> str:
-    """Return text with the number of bad rows and the row numbers of the first few, such as ``3 rows (1, 4, 7)``."""
+    """Return the number of bad rows and the first few row numbers as text, such as ``3 rows (1, 4, 7)``."""
     numbers = ", ".join(map(str, rows))
     more = ", ..." if count > len(rows) else ""
     plural = "s" if count > 1 else ""

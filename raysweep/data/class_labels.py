@@ -1,4 +1,4 @@
-"""Recognition of labels that are not classes: scores, lists, and combinations of other labels."""
+"""Detection of labels that are not classes: scores, lists, and combinations of other labels."""
 
 import re
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from raysweep.config.sweep import DataConfig
 from raysweep.data import sources
 from raysweep.errors import InputError
 
-MAX_NUMBERS = 20  # different numbers; more are probably scores
+MAX_NUMBERS = 20  # distinct numeric labels; if there are more, they are probably scores
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _LIST = re.compile(r"\[[\d\s.,+-]*\]|[\[({]\s*['\"].*['\"],?\s*[\])}]", re.DOTALL)
@@ -16,7 +16,7 @@ _AROUND_PART = " \t[](){}'\""
 
 
 def check_classes(data: DataConfig, labels: Sequence[str]) -> None:
-    """Raise InputError if the labels do not seem to be classes, unless ``data.labels`` is ``as_is``."""
+    """Raise InputError if the labels do not look like classes, unless ``data.labels`` is ``as_is``."""
     if data.labels == "as_is":
         return
     if problem := describe_no_classes(labels):
@@ -27,11 +27,11 @@ def check_classes(data: DataConfig, labels: Sequence[str]) -> None:
 
 
 def describe_no_classes(labels: Sequence[str]) -> str:
-    """Return why distinct labels do not seem to be classes, with an example, or an empty string if they do."""
+    """Return why distinct labels do not look like classes, with an example, or "" if they do."""
     numbers = [label for label in labels if _NUMBER.fullmatch(label)]
     if len(numbers) > MAX_NUMBERS:
         example = numbers[len(numbers) // 2]
-        return f"{len(numbers)} different numbers, such as {example!r} (scores of sentence pairs: data.kind scored_pairs)"
+        return f"{len(numbers)} different numbers, such as {example!r} (for scored pairs, set data.kind: scored_pairs)"
     lists = [label for label in labels if _LIST.fullmatch(label)]
     if lists:
         verb = "is a list" if len(lists) == 1 else "are lists"
@@ -46,7 +46,7 @@ def describe_no_classes(labels: Sequence[str]) -> str:
 
 
 def find_combinations(labels: Sequence[str]) -> list[str]:
-    """Return the labels that list two or more of the others, such as ``pos,funny`` or ``['pos', 'funny']``."""
+    """Return the labels that combine two or more of the other labels, such as ``pos,funny`` or ``['pos', 'funny']``."""
     known = set(labels)
     combinations = []
     for label in labels:

@@ -1,7 +1,7 @@
-"""Rows of a dataset that are inside its training rows, and the overlap of the other splits with train.
+"""Search for rows that are inside training rows, and the overlap of the other splits with train.
 
 Rows are not compared pairwise. The rows to search for are few enough to be held in memory as :class:`Phrases`. They are
-sent to the workers that read blocks of the training rows, and each block returns its matches.
+sent to workers, each of which searches blocks of training rows and returns the matches.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,9 +14,9 @@ import numpy.typing as npt
 from raysweep.data.dataset import Split
 from raysweep.data.phrases import Phrases
 
-# characters of the rows searched for at once; they contain about a fifth as many words
+# total characters of the rows searched for at once, which have about a fifth as many words
 BATCH_CHARACTERS = 2**23
-# rows of a split to search for inside training rows; larger splits are sampled
+# maximum number of a split's rows to search for inside training rows; larger splits are sampled
 MAX_SEARCHED = 10_000
 
 Ids = npt.NDArray[np.integer]
@@ -28,13 +28,13 @@ class Matches(NamedTuple):
     """The occurrences of phrases in a block of training rows. Phrases are identified by position."""
 
     present: Integers  # phrases inside at least one row of the block
-    counts: Integers  # the number of rows that contain each of them
-    rows: Integers  # rows that contain a rare phrase
-    phrases: Integers  # the rare phrase that each of these rows contains
+    counts: Integers  # for each of these phrases, the number of rows that contain it
+    rows: Integers  # rows that contain a rare phrase, one entry per row and phrase
+    phrases: Integers  # the rare phrase of each of these entries
 
 
 FindPhrases = Callable[[Sequence[str], int], Iterable[Matches]]
-"""Function that searches all blocks for phrases, and lists a phrase's rows if at most a given number contain it."""
+"""Function that searches all blocks for phrases; it lists a phrase's rows if their number is within the given limit."""
 
 
 TakeTexts = Callable[[Ids], Iterable[Sequence[str]]]
@@ -42,7 +42,7 @@ TakeTexts = Callable[[Ids], Iterable[Sequence[str]]]
 
 
 class Containment:
-    """Search for rows inside training rows. Each query scans all blocks once per eight million characters."""
+    """Search for rows inside training rows. Each call scans all blocks once per eight million characters of the rows."""
 
     def __init__(self, take_texts: TakeTexts, find_phrases: FindPhrases) -> None:
         self._take_texts = take_texts
@@ -95,7 +95,7 @@ class Containment:
 
 
 def match_phrases(phrases: Phrases, rows: Ids, texts: Sequence[str], max_rows: int) -> Matches:
-    """Return the matches in a block of ascending training rows with these texts."""
+    """Return the matches in a block of training rows, given their ascending numbers and their texts."""
     places, ends = phrases.inside(texts)
     pairs, positions = _join(ends, phrases.ends)  # phrases with the same words share an end
     counts = np.bincount(positions, minlength=len(phrases.ends))
@@ -108,7 +108,7 @@ def match_phrases(phrases: Phrases, rows: Ids, texts: Sequence[str], max_rows: i
 
 
 def _join(left: Integers, right: Integers) -> tuple[Integers, Integers]:
-    """Return the positions in both arrays of all pairs of equal values, in the order of ``left``."""
+    """Return the positions of all pairs of equal values in both arrays, in the order of ``left``."""
     order = np.argsort(right, kind="stable")
     sorted_right = right[order]
     starts = np.searchsorted(sorted_right, left)
@@ -134,7 +134,7 @@ class TrainOverlap:
 
     @property
     def warnings(self) -> list[str]:
-        """Return one line for each kind of overlap."""
+        """Return one warning for each kind of overlap found."""
         warnings = []
         if self.num_also_in_train:
             warnings.append(

@@ -1,16 +1,16 @@
-"""The sentences of a sweep, each with an integer id, in files that every process memory-maps.
+"""A sweep's sentences, identified by integer ids and stored in files that every process memory-maps:
 
 ``00000-of-00002.arrow``    shards of the columns ``text`` and ``label``
 ``labels.npy``              int32, an index into ``label_names``
 ``splits.npy``              int8, an index into ``SPLITS``, or ``NO_SPLIT``
-``duplicate_groups.npy``    int32, equal for texts that differ at most in case, spacing and Unicode form (NFKC)
+``duplicate_groups.npy``    int32, equal for texts that are identical apart from case, spacing and Unicode form (NFKC)
 ``dataset.json``            the :class:`DatasetSummary`
-``pairs-train.npy``         int64 (pairs, 4), the table of :class:`.GroupedPairs`; one for each split of retrieval data
-                            or pairs
+``pairs-train.npy``         int64 (pairs, 4), a :attr:`.GroupedPairs.table`; only for retrieval data and pairs, with one
+                            file per split
 
-Ids run from 0 without gaps: the rows of train in source order, then those of dev, then those of test. If dev was split
-off train, its rows keep their positions among the training rows. Training rows that were removed from train because
-they contain dev rows also keep their positions, but do not belong to any split.
+Ids run from 0 without gaps: first the rows of train, then dev, then test, each in source order. If dev was carved from
+train, its rows keep their positions among the training rows. Rows that were removed from train because they contain dev
+rows keep their positions too, but belong to no split.
 """
 
 import json
@@ -32,7 +32,7 @@ Split = Literal["train", "dev", "test"]
 
 SPLITS: tuple[Split, ...] = get_args(Split)
 NO_SPLIT = -1
-# a hub dataset's defaults
+# default split names of Hub datasets
 HUB_SPLITS: dict[Split, str] = {
     "train": "train",
     "dev": "validation",
@@ -53,7 +53,7 @@ class DatasetSummary:
     num_duplicates: dict[str, int]  # rows whose duplicate group occurs earlier in the same split
     num_also_in_train: dict[str, int]  # rows whose duplicate group also occurs in train
     warnings: list[str]
-    # rows inside longer training rows, among at most 10,000 sampled rows
+    # rows inside longer training rows, among at most 10,000 sampled rows of the split
     num_inside_train: dict[str, int]
     # training rows that contain rows of the carved dev split; they belong to no split
     num_left_out: int
@@ -65,7 +65,7 @@ def pairs_file(split: Split) -> str:
 
 
 class Sentences:
-    """A dataset written by :mod:`raysweep.prepare.ingest`, opened as memory maps; data is read on access."""
+    """A dataset opened as memory maps, so that data is read on access."""
 
     def __init__(self, folder: Path) -> None:
         summary_file = folder / "dataset.json"
@@ -85,7 +85,7 @@ class Sentences:
 
     @property
     def are_related(self) -> bool:
-        """Return whether these are the sentences of retrieval data or pairs, which have no labels."""
+        """Return whether the sentences come from retrieval data or pairs, which have no labels."""
         return (self._folder / pairs_file("train")).is_file()
 
     def pairs(self, split: Split) -> GroupedPairs:
@@ -93,7 +93,7 @@ class Sentences:
         return GroupedPairs.of_table(open_npy(self._folder / pairs_file(split)))
 
     def num_queries(self, split: Split) -> int:
-        """Return the number of queries or groups of pairs that are scored; every labeled sentence is a query."""
+        """Return the number of scored queries or groups; in labeled data, every sentence is a query."""
         return (
             int(self.pairs(split).are_measured.sum()) if self.are_related else len(self.ids(split))
         )

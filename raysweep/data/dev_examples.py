@@ -1,4 +1,4 @@
-"""Examples made of dev sentences and their neighbors, for validating trials."""
+"""Examples for validating trials, formed from dev sentences and their neighbors."""
 
 import numpy as np
 import numpy.typing as npt
@@ -8,14 +8,14 @@ from raysweep.data import examples
 from raysweep.metrics.retrieval import top_k
 
 MAX_ANCHORS = examples.CHUNK
-NUM_NEIGHBORS = 4  # per anchor, in its own class and in others
+NUM_NEIGHBORS = 4  # per anchor, in its own class and again in other classes
 MAX_EXAMPLES = 4096
 
 
 def find_neighbors(
     vectors: npt.NDArray[np.float32], labels: npt.NDArray[np.integer]
 ) -> npt.NDArray[np.int32]:
-    """Return the sentences nearest to each of the first ``MAX_ANCHORS``, in its own class and in others.
+    """Return the nearest neighbors of the first ``MAX_ANCHORS`` sentences, in the same class and in other classes.
 
     ``vectors`` (n, width) are unit embeddings. The result is (anchors, 2, k), padded with -1.
     """

@@ -1,4 +1,4 @@
-"""Dev splits carved from the training rows: stratified, seeded, and without texts that also stay in train.
+"""Dev splits carved from the training rows: stratified, seeded, and without texts that remain in train.
 
 A row is *inside* another row if its words are a contiguous run of the other row's words (see
 :mod:`raysweep.data.containment`). Dev rows inside training rows would reward memorization of train. A *group* is a
@@ -14,17 +14,18 @@ import numpy.typing as npt
 
 from raysweep.data.containment import Containment
 
-# groups checked in successive rounds for each missing dev row of a label
+# maximum number of groups checked per missing dev row of a label, in successive rounds
 CHECKED_PER_ROW = (
     8,
     32,
     128,
     512,
 )
-COMPARED_PER_ROW = 32  # groups inside rows that are compared for each missing dev row of a label
-MAX_CONTAINING = 16  # rows that leave train for one group
-MAX_LEAVING = 0.05  # share of all rows that leave train
-MAX_INSIDE = 0.01  # share of dev that is inside rows of train
+# maximum number of groups inside other rows that are considered per missing dev row of a label
+COMPARED_PER_ROW = 32
+MAX_CONTAINING = 16  # maximum number of rows that leave train for one group
+MAX_LEAVING = 0.05  # maximum share of all rows that leave train
+MAX_INSIDE = 0.01  # maximum share of dev rows that are inside rows of train
 
 Ids = npt.NDArray[np.integer]
 Integers = npt.NDArray[np.intp]
@@ -32,7 +33,7 @@ Integers = npt.NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Carving:
-    """The rows that become dev and the rows that belong to no split, (rows,) each; all others stay in train."""
+    """Masks (rows,) of the rows that move to dev and of those that leave train for no split; the rest stay in train."""
 
     is_dev: npt.NDArray[np.bool_]
     is_left_out: npt.NDArray[np.bool_]
@@ -47,19 +48,20 @@ def carve(
     max_rows: int,
     seed: int,
 ) -> Carving:
-    """Move about ``min(max_rows, round(fraction * rows))`` rows to dev, split among labels by largest remainder.
+    """Move about ``min(max_rows, round(fraction * rows))`` rows to dev, shared among labels by largest remainder.
 
-    ``labels`` and ``groups`` are (rows,), with labels counting from 0. A group moves as a unit, and only if its rows
-    have the same label. Each label with at least two rows gets one in dev, and each label keeps one in train. If these
-    rules, the sizes of the groups or the limits below prevent a label's exact share, labels with more rows make up the
-    difference.
+    ``labels`` and ``groups`` are (rows,); labels are numbered from 0. A group moves as a unit, and only if all its rows
+    have the same label. Each label with at least two rows gets at least one in dev, and each label keeps at least one
+    in train. If these rules, the sizes of the groups or the limits below prevent a label's exact share, labels with
+    more rows make up the difference.
 
     Dev is drawn from free groups in seeded order. A label with too few free groups, or with fewer than one free
     group in several hundred, also contributes groups that are inside rows, starting with the groups inside the fewest
     rows; the containing rows leave train. The limits are: at most 16 rows leave for one group, at most a twentieth of
     all rows (rounded up) leave in total, and no label loses rows that it needs for its share of dev and one row in
-    train. If the limits prevent this, dev has fewer rows of the label. A label that would have no dev row contributes
-    one group inside rows that stay in train, as long as such groups are at most 1% of dev; otherwise it has no dev row.
+    train. A label that reaches these limits has fewer dev rows than its share. A label that would have no dev row
+    contributes one group inside rows that stay in train, as long as these groups are at most 1% of dev; otherwise it
+    has no dev row.
     """
     total = min(max_rows, round(fraction * len(labels)))
     carver = _Carver(labels, groups, containment, total, seed)
@@ -71,7 +73,7 @@ def carve(
 
 @dataclass(frozen=True)
 class _Dev:
-    """Groups that become dev, (groups,), their rows by label, (labels,), and the number of missing rows by label."""
+    """The groups drawn for dev (groups,), the number of dev rows (labels,), and the number of missing rows by label."""
 
     is_drawn: npt.NDArray[np.bool_]
     rows_by_label: Integers
@@ -84,7 +86,7 @@ class _Dev:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A group inside rows, and the rows that contain it, or None if there are too many of them to leave train."""
+    """A group inside rows; ``containing`` is the rows that contain it, or None if too many do."""
 
     group: int
     containing: Ids | None
@@ -95,7 +97,7 @@ class _Candidate:
 
 
 class _Carver:
-    """The groups that may become dev, the containment results so far, and the rows that leave train for them."""
+    """The state of carving: the groups checked, those that may move to dev, and the rows that leave train for them."""
 
     def __init__(
         self,
@@ -109,7 +111,7 @@ class _Carver:
         self.groups = groups
         self.containment = containment
         self.rows_by_label = np.bincount(labels)
-        self.quotas = _split_in_proportion(self.rows_by_label, total)  # each label's share of dev
+        self.quotas = _split_in_proportion(self.rows_by_label, total)  # dev rows by label
         _, self.first_rows, self.sizes = np.unique(groups, return_index=True, return_counts=True)
         num_groups = len(self.sizes)
         self.is_checked = np.zeros(num_groups, bool)
@@ -117,10 +119,10 @@ class _Carver:
         self.rarest_first = np.argsort(self.rows_by_label, kind="stable").tolist()
         self.shuffled = self._shuffle_groups(np.random.default_rng(seed))
 
-        self.admitted: dict[int, list[int]] = {}  # groups inside rows that may become dev, by label
-        self.containing: dict[
-            int, Ids
-        ] = {}  # the rows that leave train if an admitted group becomes dev
+        # by label, the groups that may move to dev although they are inside rows
+        self.admitted: dict[int, list[int]] = {}
+        # for each admitted group, the rows that leave train if it moves to dev
+        self.containing: dict[int, Ids] = {}
         self.is_leaving = np.zeros(len(labels), bool)
         self.leaving_by_label = np.zeros_like(self.rows_by_label)
         self.max_leaving = math.ceil(MAX_LEAVING * len(labels))
@@ -150,7 +152,7 @@ class _Carver:
         is_drawn = np.zeros(len(self.sizes), bool)
         drawn_by_label = np.zeros_like(self.rows_by_label)
         num_missing = {}
-        num_owed = 0  # dev rows that the labels so far lack; negative if they have too many
+        num_owed = 0  # dev rows that the labels so far are short of; negative for a surplus
         for label in self.rarest_first:
             quota = int(self.quotas[label])
             max_rows = int(max_by_label[label])
@@ -170,7 +172,7 @@ class _Carver:
         return _Dev(is_drawn, drawn_by_label, num_missing)
 
     def draw_free_groups(self) -> _Dev:
-        """Check groups in seeded order until dev can be drawn from the free ones."""
+        """Draw dev from free groups, checking a limited number of groups in seeded order until enough are free."""
         none_leave = np.zeros_like(self.rows_by_label)
         dev = self.draw(none_leave)
         for checked_per_row in CHECKED_PER_ROW:
@@ -191,7 +193,7 @@ class _Carver:
         return dev
 
     def draw_inside_groups(self, free: _Dev) -> Carving:
-        """Also draw groups inside rows, for the labels that have too few free groups."""
+        """Complete dev with groups inside rows, for the labels that have too few free groups."""
         # Labels otherwise missing from dev, each with a group whose containing rows stay in train.
         lone: list[tuple[int, int]] = []
         candidates_by_label = self._find_candidates(free.num_missing)
@@ -200,7 +202,7 @@ class _Carver:
             is_absent = not self.admitted[label] and not free.rows_by_label[label]
             if is_absent and candidates:
                 lone.append((label, candidates[0].group))
-        # As many of the lone groups as fit in 1% of dev.
+        # Use as many of these groups as fit in 1% of dev.
         num_lone = min(len(lone), int(MAX_INSIDE * free.num_rows))
         while True:
             for position, (label, group) in enumerate(lone):
@@ -220,9 +222,9 @@ class _Carver:
         return Carving(is_dev, is_left_out)
 
     def _find_candidates(self, num_missing: dict[int, int]) -> dict[int, list[_Candidate]]:
-        """Return groups inside rows for each label with missing rows.
+        """Return, for each label with missing rows, groups that are inside rows.
 
-        They are sorted by number of containing rows, then in seeded order.
+        They are sorted by the number of rows that contain them; ties are in seeded order.
         """
         groups_by_label = {}
         for label, count in num_missing.items():
@@ -241,7 +243,7 @@ class _Carver:
         return candidates_by_label
 
     def _admit(self, label: int, candidates: Sequence[_Candidate], num_rows: int) -> None:
-        """Admit the first candidates whose containing rows may leave train, until they have ``num_rows`` rows."""
+        """Admit the first candidates whose containing rows may leave train, up to a total of ``num_rows`` rows."""
         num_labels = len(self.rows_by_label)
         self.admitted[label] = []
         for candidate in candidates:
@@ -265,7 +267,7 @@ class _Carver:
 
 
 def _split_in_proportion(counts: Integers, total: int) -> Integers:
-    """Return ``total`` split in proportion to ``counts``, by largest remainder; ties go to the first."""
+    """Return ``total`` split in proportion to ``counts``, by largest remainder; the first of equal remainders wins."""
     scaled = counts * total
     shares: Integers = scaled // counts.sum()
     remainders = scaled % counts.sum()
@@ -276,9 +278,9 @@ def _split_in_proportion(counts: Integers, total: int) -> Integers:
 
 
 def _fill(sizes: Sequence[int], total: int, max_size: int) -> list[int]:
-    """Return positions whose sizes sum to at most ``total``, taking, in order, each size that still fits.
+    """Return the positions of sizes that sum to at most ``total``, taking each size, in order, if it still fits.
 
-    If no position fits, return the smallest, provided it is at most ``max_size``.
+    If none fits, return the position of the smallest size, provided it is at most ``max_size``.
     """
     chosen: list[int] = []
     num_left = total

@@ -1,11 +1,11 @@
-"""Training examples from neighbors: an exact number of them, sampled uniformly without replacement.
+"""Training examples sampled from nearest neighbors, uniformly and without replacement.
 
 Work is split into chunks of :data:`CHUNK` consecutive anchors, each with its own random stream, so the sample depends
 only on the seed and not on the assignment of chunks to workers::
 
-    counts = num_candidates(kind, neighbor_ids)                             anywhere
+    counts = num_candidates(kind, neighbor_ids)                             on any worker
     quotas = allocate(counts, target, seed)                                  once
-    draw(kind, Chunk(number, anchors, neighbor_ids, quotas), seed)          anywhere
+    draw(kind, Chunk(number, anchors, neighbor_ids, quotas), seed)          on any worker
 """
 
 import math
@@ -25,9 +25,9 @@ _OWN, _OTHER = 0, 1  # slots of the neighbor ids: the anchor's class and the oth
 def keep_similar_up_to(
     maximum: float, neighbor_ids: NDArray[np.int32], cosines: NDArray[np.float32]
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Return neighbors (m, 2, k) and their cosines without those of other classes whose cosine exceeds ``maximum``.
+    """Return neighbors (m, 2, k) and cosines without the other-class neighbors whose cosine exceeds ``maximum``.
 
-    ``maximum`` is ``max_score`` of sentence-transformers' ``mine_hard_negatives``.
+    ``maximum`` corresponds to ``max_score`` in sentence-transformers' ``mine_hard_negatives``.
     """
     is_kept = neighbor_ids >= 0
     is_kept[:, _OTHER] &= cosines[:, _OTHER] <= maximum
@@ -39,9 +39,9 @@ def keep_similar_up_to(
 def keep_ranks(
     first: int, last: int, neighbor_ids: NDArray[np.int32], cosines: NDArray[np.float32]
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Return neighbors (m, 2, k) and their cosines without those of other classes below rank ``first`` or above ``last``.
+    """Return neighbors (m, 2, k) and cosines, keeping only ranks ``first`` to ``last`` of the other-class neighbors.
 
-    Ranks count from 1, the nearest. ``first`` and ``last`` are ``range_min`` + 1 and ``range_max`` of
+    The nearest neighbor has rank 1. ``first`` and ``last`` correspond to ``range_min`` + 1 and ``range_max`` in
     sentence-transformers' ``mine_hard_negatives``.
     """
     ids, kept_cosines = neighbor_ids.copy(), cosines.copy()
@@ -56,7 +56,7 @@ def keep_ranks(
 def with_negatives_of(
     others: NDArray[np.int32], neighbor_ids: NDArray[np.int32]
 ) -> NDArray[np.int32]:
-    """Return neighbors (m, 2, k), with those of other classes taken from ``others``, (m, 2, k)."""
+    """Return neighbors (m, 2, k) with the other-class neighbors replaced by those in ``others`` (m, 2, k)."""
     return np.stack([neighbor_ids[:, _OWN], others[:, _OTHER]], axis=1)
 
 
@@ -65,11 +65,11 @@ def num_negatives(
     cosines: NDArray[np.float32] | None = None,
     relative_margin: float | None = None,
 ) -> NDArray[np.int64]:
-    """Return how many neighbors of other classes are negatives for each neighbor of the anchor's class, (m, k).
+    """Return, for each own-class neighbor, how many other-class neighbors qualify as negatives, (m, k).
 
-    Without a margin, all of them are. With one, a negative's cosine is at most p - margin |p|, where p is the
-    positive's cosine, as with ``relative_margin`` of sentence-transformers' ``mine_hard_negatives``. Neighbors are in
-    order of decreasing cosine, so the negatives are the last ones. Places without a neighbor get 0.
+    Without a margin, all of them do. With a margin, a negative's cosine must be at most p - margin |p|, where p is the
+    positive's cosine, as with ``relative_margin`` in sentence-transformers' ``mine_hard_negatives``. Neighbors are in
+    order of decreasing cosine, so the negatives are the last ones. The number for padding is 0.
     """
     counts = _count_neighbors(neighbor_ids)
     has_positive = neighbor_ids[:, _OWN] >= 0
@@ -78,7 +78,7 @@ def num_negatives(
         assert cosines is not None
         limits = cosines[:, _OWN] - relative_margin * np.abs(cosines[:, _OWN])
         for place in range(neighbor_ids.shape[2]):
-            with np.errstate(invalid="ignore"):  # places without a neighbor are NaN
+            with np.errstate(invalid="ignore"):  # the cosines of padding are NaN
                 is_too_near = cosines[:, _OTHER, place, None] > limits
             numbers -= is_too_near & has_positive & (neighbor_ids[:, _OTHER, place, None] >= 0)
     return numbers
@@ -89,9 +89,9 @@ def num_candidates(
 ) -> NDArray[np.int64]:
     """Return how many examples each anchor can yield: (m,), or (m, 2) by slot for labeled and scored pairs.
 
-    ``neighbor_ids`` is (m, 2, k): neighbors of the anchor's class and of the other classes, padded at the end with -1.
-    The triplets of an anchor are all pairs of a neighbor from each slot, or as many as ``negatives``, the result of
-    :func:`num_negatives`, allows.
+    ``neighbor_ids`` is (m, 2, k): neighbors from the anchor's class and from other classes, padded at the end with -1.
+    An anchor's triplets combine each own-class neighbor with every other-class neighbor, or only with the negatives
+    counted in ``negatives``, the result of :func:`num_negatives`.
     """
     counts = _count_neighbors(neighbor_ids)
     if kind == "triplet":
@@ -102,7 +102,7 @@ def num_candidates(
 
 
 def _count_neighbors(neighbor_ids: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return how many neighbors each anchor has in its class and in the other classes, (m, 2)."""
+    """Return how many neighbors each anchor has in its own class and in the other classes, (m, 2)."""
     counts: NDArray[np.int64] = np.count_nonzero(neighbor_ids >= 0, axis=2)
     return counts
 
@@ -110,8 +110,8 @@ def _count_neighbors(neighbor_ids: NDArray[np.int32]) -> NDArray[np.int64]:
 def allocate(counts: ArrayLike, target: int, seed: int) -> NDArray[np.int64]:
     """Return how many examples to draw from each anchor, in the shape of ``counts``.
 
-    The quotas sum to min(target, sum of counts). With ``counts`` (n,), the candidates of each anchor, the quotas are
-    distributed like those of a uniform sample of all candidates without replacement. With ``counts`` (n, 2), one column
+    The quotas sum to min(target, sum of counts). With ``counts`` (n,), the numbers of candidates per anchor, the quotas
+    are distributed as in a uniform sample of all candidates without replacement. With ``counts`` (n, 2), one column
     per slot (own class, other classes), each slot gets half of the target, and the own class gets the extra example of
     an odd target. If a slot has too few candidates, all of them are used and the other slot gets the rest. ``target``
     must be below 1e9.
@@ -132,12 +132,12 @@ def allocate(counts: ArrayLike, target: int, seed: int) -> NDArray[np.int64]:
 def _sample_quotas(
     counts: NDArray[np.int64], target: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Return the quotas of ``target`` candidates, or of all if there are fewer: one multivariate hypergeometric draw.
+    """Return the quotas for ``target`` candidates, or all if there are fewer, from a multivariate hypergeometric draw.
 
     NumPy supports this draw only for fewer than 1e9 candidates, and there can be more. So each candidate is first kept
-    with the same probability, chosen to keep slightly more than the target (this is repeated if fewer are kept), and
-    the target is drawn from those. A uniform subset of a uniform subset is uniform, regardless of the intermediate
-    size.
+    with the same probability, chosen to keep slightly more than the target, and the target is drawn from the candidates
+    kept. The first step is repeated if it keeps too few. A uniform subset of a uniform subset is uniform, regardless of
+    the intermediate size.
     """
     total = int(counts.sum())
     target = min(target, total)
@@ -154,7 +154,7 @@ def _sample_quotas(
 
 @dataclass(frozen=True)
 class Chunk:
-    """Up to :data:`CHUNK` consecutive anchors, and the chunk's number in the sequence of all chunks.
+    """At most :data:`CHUNK` consecutive anchors, with the chunk's number among all chunks.
 
     ``anchors`` (m,) are sentence ids, ``neighbor_ids`` (m, 2, k) their neighbors and ``quotas``, (m,) or (m, 2), their
     quotas from :func:`allocate`. ``negatives`` (m, k) limits the triplets; see :func:`num_candidates`.
@@ -167,7 +167,7 @@ class Chunk:
     negatives: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
-        # Otherwise the sample would depend on how the work is distributed.
+        # With larger chunks, the sample would depend on how the work is distributed.
         assert len(self.anchors) <= CHUNK
 
 
@@ -197,7 +197,7 @@ def draw(
 
 
 def _draw_triplets(chunk: Chunk, rng: np.random.Generator) -> NDArray[np.int32]:
-    """Return triplets (q, 3) of anchors, neighbors of their class and neighbors of the other classes."""
+    """Return triplets (q, 3) of anchors, own-class neighbors and other-class neighbors."""
     negatives_of_pair = (
         num_negatives(chunk.neighbor_ids) if chunk.negatives is None else chunk.negatives
     )
@@ -235,8 +235,8 @@ def pick_distinct(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Pick ``quotas[i]`` distinct numbers below ``counts[i]`` for each row i, uniformly. Return rows and numbers.
 
-    At most half of a row's numbers are drawn; if the quota is more than half, the numbers to leave out are drawn.
-    Numbers are drawn with replacement until there are enough distinct ones.
+    Numbers are drawn with replacement until enough of them are distinct. If a quota is more than half of the count, the
+    numbers to leave out are drawn instead.
     """
     ends = np.cumsum(counts)  # all rows' numbers form one sequence; row i has [starts[i], ends[i])
     starts = ends - counts

@@ -1,4 +1,4 @@
-"""Scores of pairs of sentences by frozen expert encoders, from which soft targets are computed."""
+"""Cosines of sentence pairs under frozen expert encoders, from which soft targets are computed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class ExpertScores:
     def of(
         cls, pairs: NDArray[np.integer], labels: NDArray[np.integer], embeddings: Sequence[Rows]
     ) -> "ExpertScores":
-        """Score pairs of sentence ids (n, 2), given the labels of all sentences and their unit embeddings by expert."""
+        """Score pairs of sentence ids (n, 2), given all sentences' labels and each expert's unit embeddings."""
         first, second = pairs.T
         cosines = [exact_cosines(vectors, first, vectors, second) for vectors in embeddings]
         return cls(labels[first] == labels[second], np.stack(cosines, axis=1))
@@ -37,7 +37,7 @@ class ExpertScores:
 
     @property
     def columns(self) -> dict[str, Column]:
-        """Return the columns of a shard with these pairs."""
+        """Return the scores as columns of a shard."""
         return {"same_class": self.same_class.astype(np.int8), "scores": self.cosines}
 
     @property
@@ -47,5 +47,5 @@ class ExpertScores:
         return counts
 
     def targets(self, rule: str) -> NDArray[np.float32]:
-        """Return the target cosines (n,) by a rule of :data:`raysweep.config.soft_targets.SOFT_TARGETS`."""
+        """Return the target cosines (n,), computed by a rule in :data:`raysweep.config.soft_targets.SOFT_TARGETS`."""
         return soft_targets(rule, self.same_class, self.cosines)

@@ -1,10 +1,10 @@
-"""Read selected columns of a file, block by block.
+"""Readers for selected columns of a file, block by block.
 
 The suffix determines the format: .csv, .tsv, .jsonl, .ndjson or .parquet. All but Parquet can be compressed (.gz, .bz2
-or .zst), as in .csv.gz. CSV follows RFC 4180: quoted line breaks, doubled quotes, spaces kept, and nothing between a
-closing quote and the end of the cell. TSV is read the same way, but quoted cells must not contain line breaks or tabs:
-many TSV files use no quoting, and a text that begins with a quote would swallow the rows up to the next quote. Text is
-UTF-8, with or without a byte order mark.
+or .zst), as in .csv.gz. CSV follows RFC 4180: quoted cells may contain line breaks and doubled quotes, spaces are kept,
+and nothing may follow a closing quote in its cell. TSV is read the same way, but quoted cells must not contain line
+breaks or tabs: many TSV files use no quoting, so a text that begins with a quote would swallow the rows up to the next
+quote. Text is UTF-8, with or without a byte order mark.
 """
 
 import csv
@@ -41,11 +41,11 @@ _SEPARATORS = re.compile(r"[\t\n\r]")
 _ESCAPED_BYTE = re.compile(r"[\udc80-\udcff]")
 
 Blocks = Iterator[tuple[list[Any], ...]]
-"""Tuples of raw values by column, such as texts and labels, with up to ``BLOCK_ROWS`` values each."""
+"""Blocks of rows: tuples with one list of raw values per column, each with up to ``BLOCK_ROWS`` values."""
 
 
 class RowGroups(NamedTuple):
-    """Consecutive row groups of a Parquet file: the range [start, stop), and the number of their first row in the file."""
+    """Consecutive row groups [start, stop) of a Parquet file, and the number of their first row in the file."""
 
     start: int
     stop: int
@@ -53,7 +53,7 @@ class RowGroups(NamedTuple):
 
 
 def read(source: str, columns: tuple[str, ...], groups: RowGroups | None = None) -> Blocks:
-    """Stream some columns; for a Parquet file, optionally only some row groups.
+    """Stream some columns of a file; for a Parquet file, optionally only of some row groups.
 
     Raises:
         InputError: If the content violates the format.
@@ -71,7 +71,7 @@ def read(source: str, columns: tuple[str, ...], groups: RowGroups | None = None)
 
 
 def column_names(source: str) -> list[str]:
-    """Return the columns of a file; for JSON lines, those of the first object. Raises the same errors as :func:`read`."""
+    """Return the columns of a file; for JSON Lines, the first object's keys. Raises the same errors as :func:`read`."""
     suffix, compression = check_format(source)
     if suffix == PARQUET:
         with _open_parquet(source) as file:
@@ -103,7 +103,7 @@ def lines(source: str) -> Iterator[str]:
 
 
 class ColumnError(InputError):
-    """A requested column is missing from a file or occurs twice."""
+    """A requested column is missing from a file or occurs more than once."""
 
 
 def positions(source: str, present: Sequence[str], columns: tuple[str, ...]) -> tuple[int, ...]:
@@ -147,7 +147,7 @@ def _decoded(
 
 @contextmanager
 def _utf8(source: str, compression: str) -> Iterator[None]:
-    """Convert UnicodeDecodeError to an InputError that names the line. Decoders work in blocks and do not know the line."""
+    """Convert UnicodeDecodeError to an InputError with the line number, which the block-wise decoder does not report."""
     try:
         yield
     except UnicodeDecodeError:
@@ -164,7 +164,7 @@ def _utf8(source: str, compression: str) -> Iterator[None]:
 
 
 def _next_block(rows: Iterator[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Return the rows of the next block: fewer if texts are long, none at the end."""
+    """Return the rows of the next block: fewer if texts are long, and none at the end of the file."""
     block = []
     num_characters = 0
     for row in itertools.islice(rows, BLOCK_ROWS):
@@ -285,7 +285,7 @@ def _open_parquet(source: str) -> Iterator[Any]:
 def share_out(source: str, num_bytes: int) -> list[RowGroups]:
     """Group the row groups of a Parquet file into shares of about ``num_bytes`` each when decompressed.
 
-    Only the end of the file is read. Raises the same errors as :func:`read`.
+    Only the footer of the file is read. Raises the same errors as :func:`read`.
     """
     with _open_parquet(source) as file:
         metadata = file.metadata
@@ -340,7 +340,7 @@ def _plain_values(source: str, first_row: int, name: str, column: Any) -> list[A
 def plain_value(scalar: Any) -> Any:
     """Return an Arrow value as a Python value.
 
-    A narrow float becomes the shortest decimal that rounds to it, such as 0.1.
+    A float16 or float32 becomes the shortest decimal that rounds to it, such as 0.1.
     """
     value = scalar.as_py()
     kind = scalar.type.value_type if pa.types.is_dictionary(scalar.type) else scalar.type

@@ -1,4 +1,4 @@
-"""Read labeled sentences from a Hugging Face Hub dataset, ``hub:NAME[:SPLIT]``, with the ``datasets`` package."""
+"""Reader for datasets on the Hugging Face Hub, ``hub:NAME[:SPLIT]``, which uses the ``datasets`` package."""
 
 import contextlib
 import functools
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 _SOURCE = re.compile(r"hub:(?P<name>[\w.-]+(?:/[\w.-]+)?)(?::(?P<split>[^/\s][^/]*))?")
 _PORTS = {"http": 80, "https": 443}
-# too many requests, server errors and similar responses
+# HTTP statuses such as too many requests and server errors
 TRANSIENT_STATUSES = (
     408,
     425,
@@ -31,7 +31,7 @@ TRANSIENT_STATUSES = (
     503,
     504,
 )
-PATIENCE_SECONDS = 300.0  # how long requests with such responses are retried
+PATIENCE_SECONDS = 300.0  # how long requests with these statuses are retried
 FIRST_PAUSE_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 30.0
 # leaves time for the imports before the probe and the cache lookup after it, within 30 s
@@ -39,7 +39,7 @@ PROBE_SECONDS = 10.0
 
 
 def parse(source: str, split: str) -> tuple[str, str]:
-    """Return the name and split of a hub source; the default split is ``split``.
+    """Return the name and split of a Hub source; the default split is ``split``.
 
     Raises:
         InputError: If the source is malformed, or the ``datasets`` package is missing.
@@ -62,10 +62,10 @@ def column_names(source: str, subset: str | None, split: str) -> list[str]:
 def read(source: str, columns: tuple[str, ...], subset: str | None, split: str) -> files.Blocks:
     """Stream some columns of one split, with class labels converted to names.
 
-    The dataset is loaded from the hub, or from the local cache if the hub does not respond.
+    The dataset is loaded from the Hub, or from the local cache if the Hub does not respond.
 
     Raises:
-        InputError: If the dataset cannot be loaded; raised within 30 s if the hub does not respond.
+        InputError: If the dataset cannot be loaded; raised within 30 s if the Hub does not respond.
     """
     dataset = _load(source, subset, split)
     import datasets
@@ -100,7 +100,7 @@ def _load(source: str, subset: str | None, split: str) -> Any:
 
     offline = datasets.config.HF_HUB_OFFLINE
     try:
-        # Use only the cache if the hub does not respond: by default, the package retries for minutes.
+        # Use only the cache if the Hub does not respond: by default, the package retries for minutes.
         datasets.config.HF_HUB_OFFLINE = offline or not reachable()
         return persist(lambda: datasets.load_dataset(name, subset, split=split))
     except Exception as error:  # the package does not catch its dependencies' exceptions
@@ -115,10 +115,10 @@ def _load(source: str, subset: str | None, split: str) -> Any:
 
 
 def persist(request: Callable[[], T], sleep: Callable[[float], None] = time.sleep) -> T:
-    """Return the hub's answer to a request, retrying transient errors with random, increasing pauses.
+    """Return the result of a request to the Hub, retrying transient errors with random, increasing pauses.
 
-    Many nodes that start at the same time behind one IP address exceed the hub's rate limit. ``Retry-After`` headers
-    are respected. Other errors are raised immediately; a transient error is raised if the pauses have already taken
+    Many nodes that start at the same time behind one IP address exceed the Hub's rate limit. ``Retry-After`` headers
+    are respected. Other errors are raised immediately; a transient error is raised once the pauses have taken
     PATIENCE_SECONDS.
     """
     waited, pause = 0.0, FIRST_PAUSE_SECONDS
@@ -138,9 +138,9 @@ def persist(request: Callable[[], T], sleep: Callable[[float], None] = time.slee
 
 
 def _transient_response(error: BaseException | None) -> Any:
-    """Return the response with a transient status that caused an error, if any.
+    """Return the response with a transient status that caused an error, or None.
 
-    The client often wraps the error that has the response in other errors.
+    The client often wraps the error that holds the response in other errors.
     """
     while error is not None:
         response = getattr(error, "response", None)
@@ -162,9 +162,9 @@ def first_address(url: str) -> tuple[str, int]:
 
 @functools.cache
 def reachable() -> bool:
-    """Return whether the hub responds within PROBE_SECONDS; always False if HF_HUB_OFFLINE is set.
+    """Return whether the Hub responds within PROBE_SECONDS; always False if HF_HUB_OFFLINE is set.
 
-    This is checked before using the hub's own clients, because they retry for minutes.
+    This is checked before the Hub's own clients are used, because they retry for minutes.
     """
     offline = os.environ.get("HF_HUB_OFFLINE", "")
     if offline.lower() in {"1", "true", "yes", "on"}:

@@ -1,7 +1,7 @@
 """Approximate search: rows are grouped into cells, and a query is compared only with rows in the nearest cells.
 
 The cells are trained once, on a seeded sample of all rows. Assigning rows to cells and choosing the cells that a query
-probes are exact, so for given cells the answer does not depend on how rows are split into shards.
+probes are exact, so for given cells the result does not depend on how rows are split into shards.
 """
 
 import math
@@ -23,13 +23,13 @@ RECALL_QUERIES = 1000  # rows used to measure recall
 
 
 def num_cells(num_rows: int) -> int:
-    """Return the number of cells: four times the square root of ``num_rows``, but at most one per two rows."""
+    """Return the number of cells: 4 times the square root of ``num_rows``, but at most 8192 and one per two rows."""
     by_root = int(CELLS_PER_ROOT * math.sqrt(num_rows))
     return max(1, min(by_root, MAX_CELLS, num_rows // 2))
 
 
 def num_probes(num_rows: int) -> int:
-    """Return the number of cells that a query probes: one in 32, and at least 64 if there are that many."""
+    """Return the number of cells that a query probes: one in 32, but at least 64, or all if there are fewer."""
     cells = num_cells(num_rows)
     return min(cells, max(MIN_PROBES, cells // CELLS_PER_PROBE))
 
@@ -62,7 +62,7 @@ def sample_rows(num_rows: int, count: int, seed: int) -> NDArray[np.int64]:
 
 
 class Quantizer:
-    """Exact search for the cells nearest to vectors; ``centroids`` have unit length."""
+    """Exact search for the cells nearest to a vector. The ``centroids`` have unit length."""
 
     def __init__(self, centroids: NDArray[np.float32], num_threads: int | None = None) -> None:
         cells = np.arange(len(centroids))
@@ -73,7 +73,7 @@ class Quantizer:
         )
 
     def nearest(self, vectors: NDArray[np.float32], count: int) -> NDArray[np.int32]:
-        """Return the ascending numbers (m, count) of the cells nearest to ``vectors`` (m, d), or of all if fewer."""
+        """Return the numbers (m, count) of the cells nearest to each vector, ascending; all cells if there are fewer."""
         import faiss
 
         num_cells = len(self._centroids)

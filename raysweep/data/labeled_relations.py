@@ -1,4 +1,4 @@
-"""Labeled sentences as retrieval data: queries with documents sampled from the query's class and from other classes."""
+"""Conversion of labeled sentences to retrieval data, with documents sampled from the query's class and from others."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from raysweep.data.sources import shown
 from raysweep.errors import InputError
 
 MAX_DOCUMENTS = 20
-"""Maximum number of positives per query, and also of negatives."""
+"""Maximum number of positives per query, and of negatives per query."""
 
 
 def retrieval_from_labels(
@@ -21,10 +21,10 @@ def retrieval_from_labels(
     seed: int = 0,
     max_queries: int = MAX_QUERIES,
 ) -> Relations:
-    """Return retrieval data whose positives have the query's label, and whose negatives have other labels.
+    """Return retrieval data in which positives have the query's label and negatives have other labels.
 
-    Queries are sampled from the distinct sentences, and each query's documents are sampled from the remaining ones, always
-    uniformly and without replacement. Sentences with several labels are left out and counted.
+    Queries are sampled from the distinct sentences, and each query's documents from the remaining sentences, both
+    uniformly and without replacement. Sentences with several labels are left out; ``num_left_out`` counts their rows.
 
     Raises:
         InputError: If there are fewer than two labels, or no label has two sentences.
@@ -44,8 +44,8 @@ def retrieval_from_labels(
         counts = zip(names.tolist(), sizes.tolist(), strict=True)
         counted = [f"{label!r} ({size:,})" for label, size in counts]
         raise InputError(
-            f"{name}: the labels of sentences with one label are {shown(counted) or 'none'}; allowed: two labels or more, "
-            "one of them with two sentences"
+            f"{name}: the sentences with a single label have the labels {shown(counted) or 'none'}; allowed: at least two "
+            "labels, one of them with at least two sentences"
         )
     rng = np.random.default_rng(seed)
     builder = RelationsBuilder(name, "retrieval")

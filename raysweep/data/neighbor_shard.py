@@ -1,4 +1,4 @@
-"""A shard of the rows that are searched for neighbors, with exact results."""
+"""Exact nearest-neighbor search in one shard of the rows."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -24,13 +24,13 @@ SLACK = 8  # rows fetched beyond k: room for the row itself, its duplicates and 
 TOLERANCE = 1e-5  # exceeds the error of float32 inner products of unit vectors
 ROWS_AT_ONCE = 8192  # rows read into the block at once, so that the block is never in memory twice
 COSINES_AT_ONCE = 2**22  # cosines in memory at once when queries are compared with every row
-# rows of a cell, and queries that probe it, multiplied at once: some cells are large
+# maximum number of a cell's rows, and of queries that probe it, per matrix product; some cells are large
 PART_OF_CELL = 1024
 MAX_FLOAT = float(np.finfo(np.float32).max)
 
 
 class Nearest(NamedTuple):
-    """Float32 cosines (m, f) of the rows nearest to each query, descending, and their positions; -1 is padding."""
+    """Descending float32 cosines (m, f) of the rows nearest to each query, and the rows' positions, -1 for padding."""
 
     cosines: NDArray[np.float32]
     positions: NDArray[np.int64]
@@ -41,11 +41,11 @@ Slots = tuple[Nearest, Nearest]
 
 
 class NeighborShard:
-    """A searchable shard: ``rows`` of the ``source``, ascending, on all GPUs that faiss sees or else on the CPUs.
+    """A searchable shard of ``source``: its ascending ``rows``, on all GPUs that are visible to faiss, or else on CPUs.
 
-    One copy of the vectors is in memory, sorted by class, so that each query is compared with each row once, regardless of
-    the number of classes. With GPUs, a second copy is in GPU memory. ``num_threads`` is the number of CPU threads of a
-    search, all by default; faiss keeps this setting for the thread that creates the shard.
+    One copy of the vectors is in memory, sorted by class, so that each query is compared with each row once, regardless
+    of the number of classes. With GPUs, a second copy is in GPU memory. ``num_threads`` is the number of CPU threads per
+    search (default: all); faiss keeps this setting for the thread that creates the shard.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class NeighborShard:
     def put_into_cells(
         self, nearest_cell: Callable[[NDArray[np.float32]], NDArray[np.integer]]
     ) -> None:
-        """Assign rows to cells, so that searches visit only the cells that they probe.
+        """Assign rows to cells, so that a search can be limited to the cells that a query probes.
 
         ``nearest_cell`` takes vectors (m, d) and returns the number of each vector's cell.
         """
@@ -95,10 +95,10 @@ class NeighborShard:
         search: NeighborSearch,
         probes: NDArray[np.integer] | None = None,
     ) -> Neighbors:
-        """Return the k nearest rows in each slot for the queries (m), regardless of the search's mode.
+        """Return the k nearest rows in each slot for the queries (m,), regardless of the search's mode.
 
         Ids are row numbers of the source. Cosines are computed in double precision and rounded to float32, and ties go
-        to the lower id. So the answer does not depend on how queries are split into calls or, once merged, on how rows
+        to the lower id. So the result does not depend on how queries are split into calls or, after merging, on how rows
         are split into shards. With ``probes`` (m, p), cell numbers, each query is compared only with the rows in
         its cells.
         """
@@ -132,7 +132,7 @@ class NeighborShard:
     def _search_cells(
         self, queries: LabeledVectors, count: int, probes: NDArray[np.integer]
     ) -> Slots:
-        """Return the nearest rows of both slots in the probed cells. Threads share the queries.
+        """Return the nearest rows for both slots in the probed cells. The queries are split among threads.
 
         Each thread limits BLAS to one thread: the matrix products are small, and waiting for several BLAS threads takes
         up to ten times as long when other processes run.
@@ -150,7 +150,7 @@ class NeighborShard:
 
     @cached_property
     def _threads(self) -> ThreadPoolExecutor:
-        """Return the thread pool of all searches; faiss uses one thread within each pool thread."""
+        """Return the thread pool for all searches; faiss uses one thread within each pool thread."""
         import faiss
 
         return ThreadPoolExecutor(
@@ -204,7 +204,7 @@ class NeighborShard:
     def _compare_with_all(
         self, question: "_Question", unsettled: NDArray[np.int64], slot: int, neighbors: Neighbors
     ) -> None:
-        """Compare some queries with every row, because duplicates or hundreds of ties used up the fetched rows."""
+        """Compare some queries with every row, because duplicates or near-ties used up the fetched rows."""
         rows = self._rows
         queries_at_once = max(1, COSINES_AT_ONCE // len(rows))
         for start in range(0, len(unsettled), queries_at_once):
@@ -273,7 +273,7 @@ class _Class:
 
 
 class _Cells:
-    """The cell of each position of a block, (n,)."""
+    """The cell number of each position in a block, (n,)."""
 
     def __init__(self, cells: NDArray[np.integer]) -> None:
         self._cells = cells

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from raysweep.data.shards import Rows
 
-PRODUCTS_AT_ONCE = 2**18  # float64 products in memory at once when cosines are computed exactly
+PRODUCTS_AT_ONCE = 2**18  # float64 products held in memory while cosines are computed exactly
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Neighbors:
         ids: NDArray[np.integer],
         cosines: NDArray[np.float32],
     ) -> None:
-        """Replace the neighbors of one or more rows in a slot with at most k new ones; a cosine of -inf means none."""
+        """Replace the neighbors of one or more rows in a slot with at most k new ones; a cosine of -inf is padding."""
         exists = cosines > -np.inf
         count = cosines.shape[-1]
         self.ids[rows, slot] = -1
@@ -117,10 +117,10 @@ class Neighbors:
 
 
 def merge(shards: Sequence[Neighbors], search: NeighborSearch) -> Neighbors:
-    """Return the nearest neighbors of the same queries from the results of several shards.
+    """Merge the results of several shards for the same queries.
 
-    Neighbors are sorted by descending cosine, then by ascending id. Each shard returns the k nearest of its rows, so
-    the merged result is complete.
+    Neighbors are sorted by descending cosine, then by ascending id. Each shard returns its k nearest rows, so the
+    merged result is complete.
     """
     all_ids = np.concatenate([neighbors.ids for neighbors in shards], axis=2)
     all_cosines = np.concatenate([neighbors.cosines for neighbors in shards], axis=2)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 Integers = npt.NDArray[np.int64]
 
 Pairs = tuple[Integers, Integers]
-"""Positions of texts, and ends of the phrases inside them, (pairs,) each."""
+"""Positions of texts, and the :attr:`Phrases.ends` of the phrases inside them, (pairs,) each."""
 
 
 class _Spaces(dict[int, int]):
@@ -22,7 +22,7 @@ class _Spaces(dict[int, int]):
 
     def __missing__(self, character: int) -> int:
         kind = category(chr(character))
-        is_accent = kind == "Sk"  # standalone; some corpora use them as quotes
+        is_accent = kind == "Sk"  # a standalone accent; some corpora use accents as quotes
         self[character] = ord(" ") if is_accent or kind.startswith("P") else character
         return self[character]
 
@@ -66,15 +66,15 @@ class Phrases:
         self._is_end[self.ends] = True
 
     def _edges(self, parents: Integers, next_words: Integers) -> Integers:
-        """Return one number for each pair of a node and the number of its next word. The word 0 has no edge."""
+        """Return a unique number for each pair of a parent node and a next word. Word 0 has no edge."""
         num_words = len(self._vocabulary) + 1
         return parents * num_words + next_words
 
     def inside(self, texts: Sequence[str]) -> Pairs:
-        """Return which phrases are inside which texts, each pair once, sorted by text and then by end.
+        """Return the pairs of a text and a phrase inside it, each pair once, sorted by text and then by end.
 
-        The result depends only on the texts, and memory use is proportional to them, so this can be mapped over blocks
-        of texts.
+        Texts are searched independently, and memory use is proportional to their total length, so callers can search
+        one block of texts at a time.
         """
         lines = _Lines.of(texts, lambda word: self._vocabulary.get(word, 0))
         texts_of_words = np.repeat(np.arange(len(texts)), lines.lengths + 1)
@@ -116,7 +116,7 @@ class _Lines:
     """Texts as word numbers, concatenated, with a 0 after each text."""
 
     numbers: Integers
-    lengths: Integers  # (texts,): in words
+    lengths: Integers  # in words, (texts,)
 
     @classmethod
     def of(cls, texts: Sequence[str], number_of: Callable[[str], int]) -> "_Lines":

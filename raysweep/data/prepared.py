@@ -1,4 +1,4 @@
-"""The artifacts that one sweep reads."""
+"""The prepared artifacts of a sweep, and the file that lists them."""
 
 import json
 import uuid
@@ -24,7 +24,7 @@ from raysweep.storage.folder import open_folder
 
 @dataclass(frozen=True)
 class TaskArtifacts:
-    """The artifacts of a sequence's data set: its sentences, and their unit embeddings under the reference encoder."""
+    """The artifacts of one data set in a sequence: its sentences and their unit embeddings from the reference encoder."""
 
     sentences: Artifact
     embeddings: Sides[Artifact]
@@ -34,26 +34,26 @@ class TaskArtifacts:
 class Prepared:
     """The artifacts that a sweep's trials read, opened as memory maps on first use.
 
-    For a sequence of data sets, ``tasks`` has one entry for each, in order; the fields for one data set describe the
-    first.
+    For a sequence of data sets, ``tasks`` has one entry per data set, in order, and fields that hold the artifacts of a
+    single data set refer to the first one.
     """
 
     model: dict[str, Any]  # the candidate encoder's EncoderConfig, as plain values
     model_identity: str
     sentences_artifact: Artifact
     tokens_artifacts: Sides[Artifact]  # the candidate encoder's tokens
-    reference_artifacts: Sides[Artifact]  # unit embeddings under the reference encoder
+    reference_artifacts: Sides[Artifact]  # the reference encoder's unit embeddings
     examples_artifacts: dict[str, Artifact]  # keyed by example kind
     reference: dict[str, Any]  # the reference encoder's EncoderConfig
     reference_identity: str
     # the experts' scores for train and dev; may be empty
     scores_artifacts: dict[str, Artifact] = field(default_factory=dict)
-    # class probabilities under the teacher, if trials learn from one
+    # the teacher's class probabilities, if trials learn from a teacher
     teacher_artifact: Artifact | None = None
     tasks: dict[str, TaskArtifacts] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the fields only, so that a process that receives a copy opens the artifacts itself."""
+        """Return only the fields, so that a process that receives a copy opens the artifacts itself."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
@@ -124,7 +124,7 @@ class Prepared:
         try:
             place = location.absolute(str(path))
         except ValueError as error:
-            raise InputError(str(error)) from None  # the message never repeats keys in the path
+            raise InputError(str(error)) from None  # the message omits any keys in the path
         folder = open_folder(location.parent(place))
         file = folder.fetch(location.base_name(place))
         if not file.is_file():
@@ -140,7 +140,8 @@ class Prepared:
     def read(cls, path: str | Path, folder: str | None = None) -> "Prepared":
         """Read the file like :meth:`open`, but without checking that the artifacts exist.
 
-        The artifacts are expected in ``folder`` if all of them exist there, else in the location recorded in the file.
+        The artifacts are expected in ``folder`` if the sentences, tokens and reference embeddings exist there, and
+        otherwise in the location recorded in the file.
         """
         try:
             text = Path(path).read_text(encoding="utf-8")
@@ -165,7 +166,7 @@ class Prepared:
                 *names_of_examples.values(),
                 *names_of_scores.values(),
             ):
-                # it would point outside the artifacts folder
+                # other names would point outside the artifacts folder
                 if name == ".." or Path(name).name != name:
                     raise InputError(
                         f"{path}: the artifact is {name!r}; allowed: a name without slashes"
@@ -204,13 +205,13 @@ class Prepared:
 
     @property
     def sequence(self) -> SentenceSequence:
-        """Return the sentences, which must be those of a sequence of data sets."""
+        """Return the sentences of a sweep over a sequence of data sets."""
         assert isinstance(self.sentences, SentenceSequence)
         return self.sentences
 
     @cached_property
     def reference_embeddings(self) -> Sides[Rows]:
-        """Return unit embeddings of all sentences under the reference encoder, float32 (sentences, width)."""
+        """Return the reference encoder's unit embeddings of all sentences, float32 (sentences, width)."""
         if self.tasks:
             embeddings = [part.reference_embeddings for part in self.parts.values()]
             documents = join_rows([of_part.document for of_part in embeddings])
@@ -225,7 +226,7 @@ class Prepared:
 
     @cached_property
     def teacher_probabilities(self) -> Rows:
-        """Return the class probabilities of all sentences under the teacher, float32 (sentences, classes)."""
+        """Return the teacher's class probabilities for all sentences, float32 (sentences, classes)."""
         if self.teacher_artifact is None:
             raise InputError(
                 "targets is teacher, but no teacher was prepared; allowed: labels, or a sweep with a teacher"
@@ -235,7 +236,7 @@ class Prepared:
     def examples(
         self, kind: LossExamples
     ) -> tuple[npt.NDArray[np.integer], npt.NDArray[Any] | None]:
-        """Return the sentence ids (examples, 1 to 3) of a kind's examples, and any targets (examples,) of the kind."""
+        """Return the sentence ids (examples, 1 to 3) and targets (examples,), or None, of the examples of a kind."""
         if kind == "labeled_sentence":
             train = self.sentences.ids("train")
             labels = np.asarray(self.sentences.labels[train])
@@ -251,7 +252,7 @@ class Prepared:
         return ids, np.asarray(open_array(folder, "targets")) if has_targets else None
 
     def soft_targets(self, rule: str) -> npt.NDArray[np.float32]:
-        """Return the target cosines (examples,) of the scored pairs by a rule from the soft targets table.
+        """Return the target cosines (examples,) of the scored pairs, computed by a soft-target rule.
 
         Raises:
             InputError: If the sweep was prepared without experts.
@@ -259,7 +260,7 @@ class Prepared:
         return self._expert_scores("train", rule).targets(rule)
 
     def dev_pairs(self, rule: str) -> tuple[npt.NDArray[np.integer], npt.NDArray[np.float32]]:
-        """Return pairs of dev sentence ids, (pairs, 2), for validation, and their soft targets, (pairs,)."""
+        """Return the dev sentence ids (pairs, 2) of the validation pairs, and their soft targets (pairs,)."""
         targets = self._expert_scores("dev", rule).targets(rule)
         return np.asarray(open_array(self.scores_artifacts["dev"].folder, "ids")), targets
 
@@ -269,7 +270,7 @@ class Prepared:
         return ExpertScores.open(self.scores_artifacts[split].folder)
 
     def target_cosines(self, kind: str) -> tuple[float, float]:
-        """Return the target cosines of scored pairs: for sentences of the same class, and of different classes."""
+        """Return two target cosines of scored pairs: for the same class, and for different classes."""
         parameters = (
             self.examples_artifacts[kind].parameters if kind in self.examples_artifacts else {}
         )
@@ -278,7 +279,7 @@ class Prepared:
 
 
 def _names_by_key(key: str, artifacts: Sides[Artifact]) -> dict[str, str]:
-    """Return the artifact names for the file: ``key``, and ``query_key`` if queries have a different artifact."""
+    """Return artifact names by file key: ``KEY``, plus ``query_KEY`` if queries have their own artifact."""
     names = {key: artifacts.document.name}
     if not artifacts.is_shared:
         names[f"query_{key}"] = artifacts.query.name

@@ -27,12 +27,12 @@ def sample_anchors(labels: NDArray[np.integer], per_class: int, seed: int) -> ND
 class RandomNeighbors:
     """For each anchor, k rows of its class and k of the other classes, drawn uniformly without replacement.
 
-    An anchor has one neighbor fewer if one of its neighbors from the other classes is a copy of the anchor with a
+    An anchor has fewer neighbors if some of those drawn from the other classes are copies of the anchor with a
     different label.
 
-    ``labels`` and ``duplicate_groups``, (n,), are as in :class:`raysweep.data.neighbors.LabeledVectors`: rows of the same
-    group are never each other's neighbors. If only some rows are anchors, neighbors are drawn only from the anchors, so
-    that examples contain no other sentences; the other rows have no neighbors.
+    ``labels`` and ``duplicate_groups``, (n,), are as in :class:`raysweep.data.neighbors.LabeledVectors`: rows of the
+    same group are never each other's neighbors. If only some rows are anchors, neighbors are drawn only from the
+    anchors, so that examples contain no other sentences; the other rows have no neighbors.
     """
 
     def __init__(
@@ -45,8 +45,8 @@ class RandomNeighbors:
         self.k = k
         self._duplicate_groups = duplicate_groups
         rows = np.arange(len(labels)) if is_anchor is None else np.flatnonzero(is_anchor)
-        # In this order, the rows of a class are contiguous, and so are the rows of a group within it. The excluded rows
-        # are therefore one range.
+        # In this order, the rows of a class are contiguous, and so are the rows of a group within a class. The rows to
+        # exclude are therefore a single range.
         order = np.lexsort((duplicate_groups[rows], labels[rows]))
         self._rows = rows[order]
         labels_in_order = labels[self._rows]
@@ -68,7 +68,7 @@ class RandomNeighbors:
         all_rows = _Ranges.alike(len(anchors), len(self._rows))
         slots = (own_class, own_group), (all_rows, own_class)
         for slot, (candidates, excluded) in enumerate(slots):
-            # Up to k rows of the candidates for each anchor, without the excluded range within them.
+            # For each anchor, draw up to k candidate rows outside the excluded range.
             counts = candidates.sizes - excluded.sizes
             quotas = np.minimum(counts, self.k)
             numbers, picks = pick_distinct(counts, quotas, rng)
@@ -88,14 +88,14 @@ class RandomNeighbors:
 
 @dataclass(frozen=True)
 class _Ranges:
-    """Ranges of rows: the start and the number of rows of each, both (n,)."""
+    """Ranges of rows, by start and size, both (n,)."""
 
     starts: NDArray[np.int64]
     sizes: NDArray[np.int64]
 
     @classmethod
     def of_runs(cls, *keys: NDArray[np.integer]) -> "_Ranges":
-        """Return the run of rows that each row belongs to. Rows with equal keys, (n,) each, must be contiguous."""
+        """Return, for each row, the range of rows with equal keys (n,). Rows with equal keys must be contiguous."""
         begins = np.zeros(len(keys[0]), bool)
         begins[:1] = True
         for key in keys:

@@ -1,4 +1,4 @@
-"""Training examples from retrieval data or pair files: an exact number, sampled uniformly without replacement."""
+"""Training examples sampled from retrieval data or pair files, uniformly and without replacement."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +12,7 @@ from raysweep.data import examples
 from raysweep.data.relations import GroupedPairs, Integers
 
 Combinations = Literal["all", "first"]
-"""The examples of a group: from all positives and negatives, or only from its first positive and first negative."""
+"""Whether a group's examples use all of its positives and negatives, or only the first of each."""
 
 Examples = tuple[NDArray[np.int32], NDArray[np.float32] | None]
 
@@ -21,8 +21,9 @@ Examples = tuple[NDArray[np.int32], NDArray[np.float32] | None]
 class RelationExamples:
     """The examples that can be formed from the positives and negatives of each group.
 
-    A triplet is the ``first`` sentence of a positive (the query), its ``second``, and the ``second`` of a negative of
-    the same group. Groups that lack either have no triplets. A pair is a positive or a negative.
+    A triplet consists of a positive's ``first`` sentence (the query), its ``second`` sentence, and the ``second``
+    sentence of a negative in the same group. Groups without positives or without negatives have no triplets. A pair is
+    a positive or a negative.
     """
 
     pairs: GroupedPairs
@@ -52,16 +53,17 @@ class RelationExamples:
     def draw(
         self, kind: ExampleKind, target: int, seed: int, cosines: tuple[float, float] = (1.0, 0.0)
     ) -> Examples:
-        """Return min(target, candidates) distinct examples in the order of their groups.
+        """Return ``target`` distinct examples, or all candidates if there are fewer.
 
-        The result is sentence ids (examples, 3) or (examples, 2), and targets (examples,) or None. Every candidate has
-        the same probability. Half of labeled and scored pairs are positives, if there are enough of both.
+        The result is sentence ids (examples, 3) or (examples, 2), and targets (examples,) or None. Examples are in
+        group order; for labeled and scored pairs, the positives come first. Half of these pairs are positives if there
+        are enough of both; apart from that, every candidate has the same probability.
 
         Args:
             kind: The kind of examples.
             target: The number of examples, below 1e9.
-            seed: Seed of the sample; it also depends on the order of the groups.
-            cosines: The targets of scored pairs, of positives and of negatives.
+            seed: The random seed. The sample also depends on the order of the groups.
+            cosines: The targets of positive and of negative scored pairs.
         """
         counts = self.num_candidates(kind)
         quotas = examples.allocate(counts, target, seed)
@@ -94,7 +96,7 @@ class RelationExamples:
 
 @dataclass(frozen=True)
 class _Rows:
-    """The positives or the negatives of all groups: ``rows`` sorted by group, and where each group's rows begin."""
+    """The row numbers of all positives or all negatives, sorted by group, with each group's start and size."""
 
     rows: Integers
     starts: Integers
@@ -114,5 +116,5 @@ class _Rows:
         return found
 
     def draw(self, counts: Integers, quotas: Integers, rng: np.random.Generator) -> Integers:
-        """Return ``quotas`` distinct rows from the first ``counts`` of each group."""
+        """Return ``quotas[i]`` distinct rows from the first ``counts[i]`` rows of each group i."""
         return self.at(*examples.pick_distinct(counts, quotas, rng))

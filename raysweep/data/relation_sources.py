@@ -1,11 +1,11 @@
-"""Sources of relations between sentences, of four kinds.
+"""Readers of relations between sentences. There are four kinds of data:
 
-``retrieval``     a row per query, with the texts or lists of texts ``positives`` and ``negatives``
+``retrieval``     a row per query, with ``positives`` and ``negatives``, each a text or a list of texts
 ``pairs``         a row per pair of sentences, with a label
 ``scored_pairs``  a row per pair of sentences, with a score; see :mod:`raysweep.data.scored_pairs`
 ``labeled``       a row per sentence, with a label; becomes retrieval data, see :mod:`raysweep.data.labeled_relations`
 
-A source is any of :mod:`raysweep.data.sources`. Its columns determine the kind if none is given.
+A source is any that :mod:`raysweep.data.sources` supports. If no kind is given, the columns determine it.
 """
 
 import contextlib
@@ -27,15 +27,15 @@ from raysweep.data.source_files import without_options
 from raysweep.errors import InputError
 
 PAIR_COLUMNS = (("sentence1", "sentence2"), ("text1", "text2"))
-"""Sentence columns of pairs that are recognized without being configured."""
+"""Sentence columns of pairs that are recognized by default."""
 
 POSITIVE_LABELS = ("1", "true", "entailment")
-"""Labels of positive pairs that are recognized without being configured."""
+"""Labels of positive pairs that are recognized by default."""
 
 
 @dataclass(frozen=True)
 class RelationColumns:
-    """Column names. ``pair`` names the sentences of pairs; None means the first of PAIR_COLUMNS that a file has."""
+    """Column names. ``pair`` names the sentence columns of pairs; None means the first of PAIR_COLUMNS in the file."""
 
     query: str = "query"
     positives: str = "positives"
@@ -47,7 +47,7 @@ class RelationColumns:
     text: str = "text"
 
     def of_kind(self, kind: Kind, present: Sequence[str]) -> tuple[str, ...]:
-        """Return the columns that a file of this kind has, except for group columns."""
+        """Return the columns that a file of this kind must have, except for group columns."""
         if kind == "retrieval":
             return self.query, self.positives, self.negatives
         if kind == "labeled":
@@ -56,7 +56,7 @@ class RelationColumns:
         return (value, *self.pair_columns(present))
 
     def pair_columns(self, present: Sequence[str]) -> tuple[str, str]:
-        """Return the columns of the sentences of pairs, given all columns of a file."""
+        """Return the sentence columns of pairs, given all columns of a file."""
         if self.pair is not None:
             return self.pair
         recognized = [names for names in PAIR_COLUMNS if set(names) <= set(present)]
@@ -73,9 +73,10 @@ class Thresholds:
 
 @dataclass(frozen=True)
 class RelationSettings:
-    """How sources are read. Without a ``positive_label``, the one of POSITIVE_LABELS that occurs is used.
+    """Settings for reading sources. If ``positive_label`` is None, the one of POSITIVE_LABELS that occurs is used.
 
-    With ``joins_labels``, positives are compared with all other labels of a pair file at once, instead of one by one.
+    With ``joins_labels``, the positives of a pair file are compared with all other labels together instead of with each
+    label separately.
 
     ``seed`` determines the queries and documents drawn from labeled sentences, and the sample of at most
     ``max_queries`` queries.
@@ -109,7 +110,7 @@ class RelationSettings:
 
 
 def read_all(sources_and_settings: Iterable[tuple[str, RelationSettings]]) -> list[Relations]:
-    """Read the relations of several sources as :func:`read` does, and make their names unique.
+    """Read the relations of several sources like :func:`read`, and make their names unique.
 
     Raises:
         InputError: If a source cannot be read, or none of its queries or groups has both positives and negatives.
@@ -122,7 +123,7 @@ def read_all(sources_and_settings: Iterable[tuple[str, RelationSettings]]) -> li
             if not len(groups_with_both):
                 unit = "query" if relations.kind == "retrieval" else "group"
                 raise InputError(
-                    f"{relations.name}: no {unit} has positives and negatives; allowed: at least one {unit} with both"
+                    f"{relations.name}: no {unit} has both positives and negatives; allowed: at least one {unit} with both"
                 )
             if relations.name in {known.name for known in all_relations}:
                 base_name = PurePosixPath(without_options(source)).name
@@ -134,12 +135,14 @@ def read_all(sources_and_settings: Iterable[tuple[str, RelationSettings]]) -> li
 def read(
     source: str, settings: RelationSettings, *, split: str = "test", subset: str | None = None
 ) -> list[Relations]:
-    """Read the relations of a source; a pair file yields one item for each label that its positives are compared with.
+    """Read the relations in a source; a pair file yields one item per negative label, unless labels are joined.
 
-    ``split`` is used for a hub source that names no split; ``subset`` is the hub's configuration name.
+    ``split`` is used for ``demo`` and for a Hub source that specifies no split; ``subset`` is the configuration name on
+    the Hub.
 
     Raises:
-        InputError: If a row is invalid, with file, row, column and value; or if there are no positives or no negatives.
+        InputError: If a row is invalid (the message includes file, row, column and value), or if there are no positives
+            or no negatives.
     """
     pieces = sources.pieces(source, subset=subset, split=split)
     kind = settings.kind or _recognize(pieces[0], settings.columns)
@@ -169,12 +172,13 @@ def read(
 
 
 def kind_of_sweep(data: DataConfig, first: sources.Piece) -> Kind:
-    """Return the kind of a sweep's data, given the first piece of train; ``labeled`` if its columns match no kind.
+    """Return the kind of a sweep's data, given the first piece of train.
 
-    A file with the text and label columns of labeled sentences is labeled. The hub is not contacted.
+    A file is ``labeled`` if it has the text and label columns, or has no columns of any other kind. The Hub is not
+    contacted.
 
     Raises:
-        InputError: If the columns match no kind, but some belong to retrieval data or pairs.
+        InputError: If some columns belong to retrieval data or pairs, but they do not match exactly one kind.
     """
     if data.kind is not None:
         return data.kind
@@ -195,7 +199,7 @@ def kind_of_sweep(data: DataConfig, first: sources.Piece) -> Kind:
 
 
 def columns_to_read(data: DataConfig, kind: Kind, piece: sources.Piece) -> tuple[str, ...]:
-    """Return the columns of a piece with a header that a sweep over data of this kind reads."""
+    """Return the columns that a sweep over data of this kind reads from a piece with a header."""
     columns = RelationSettings.of(data).columns
     return (*columns.of_kind(kind, sources.column_names(piece)), *columns.groups)
 
@@ -206,7 +210,7 @@ def _possible_kinds(columns: RelationColumns, present: Sequence[str]) -> list[Ki
 
 
 def _recognize(piece: sources.Piece, columns: RelationColumns) -> Kind:
-    """Return the kind that a piece's columns match, or raise InputError unless exactly one matches."""
+    """Return the kind that a piece's columns match. Raises InputError unless they match exactly one kind."""
     if scored_pairs.is_without_header(piece):
         return "scored_pairs"
     present = sources.column_names(piece)
@@ -216,8 +220,8 @@ def _recognize(piece: sources.Piece, columns: RelationColumns) -> Kind:
         recognized.remove("labeled")
     if len(recognized) == 1:
         return recognized[0]
-    kinds = " and of ".join(recognized)
-    problem = f"are those of {kinds}" if recognized else "are of no known kind"
+    kinds = " and ".join(recognized)
+    problem = f"match the kinds {kinds}" if recognized else "match no known kind"
     listed = ", ".join(map(repr, present)) or "none"
     allowed_kinds = [f"{kind} ({', '.join(names)})" for kind, names in needed.items()]
     allowed = "; ".join(allowed_kinds)
@@ -261,7 +265,7 @@ def _check_documents(name: str, row: int, column: str, value: Any) -> list[str]:
         documents = value
     else:
         raise InputError(
-            f"{name}: row {row}: column {column!r} is {value!r}; allowed: a text, or a list of texts that may be empty"
+            f"{name}: row {row}: column {column!r} is {value!r}; allowed: a text or a (possibly empty) list of texts"
         )
     for document in documents:
         sources.check_texts(name, row, [document], column)
@@ -278,7 +282,7 @@ class _LabeledPair(NamedTuple):
 def _read_pairs(
     name: str, pieces: Sequence[sources.Piece], settings: RelationSettings
 ) -> list[Relations]:
-    """Read labeled pairs; return the positives with the other pairs, for each other label or for all of them."""
+    """Return the positive pairs with the pairs of each other label, or with those of all other labels together."""
     rows = [row for piece in pieces for row in _labeled_pairs(piece, settings.columns)]
     counts = Counter(row.label for row in rows)
     given_label = settings.positive_label

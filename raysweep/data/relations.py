@@ -1,6 +1,6 @@
-"""Relations between sentences: which documents belong to a query, or which pairs of sentences belong together.
+"""Relations between sentences: queries with positive and negative documents, or positive and negative pairs.
 
-Their kinds and sources are described in :mod:`raysweep.data.relation_sources`.
+:mod:`raysweep.data.relation_sources` describes the kinds of relations and their sources.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -20,8 +20,8 @@ Integers = NDArray[np.int64]
 class GroupedPairs:
     """Pairs of sentences, positive or negative, in groups in which each positive is compared with each negative.
 
-    ``first`` (queries) and ``second`` (documents) are sentence ids, int64 (pairs,); ``is_positive`` and ``group``, a
-    number below ``num_groups``, describe each pair.
+    ``first`` (queries) and ``second`` (documents) are sentence ids, int64 (pairs,). ``group`` (pairs,) contains numbers
+    below ``num_groups``.
     """
 
     first: Integers
@@ -37,13 +37,13 @@ class GroupedPairs:
 
     @classmethod
     def of_table(cls, table: NDArray[np.integer]) -> "GroupedPairs":
-        """Return the pairs of :attr:`table`, which has at least one row."""
+        """Return the pairs in a :attr:`table` with at least one row."""
         first, second, is_positive, group = np.asarray(table, np.int64).T
         return cls(first, second, is_positive == 1, group, int(group.max()) + 1)
 
     @property
     def are_measured(self) -> NDArray[np.bool_]:
-        """Return which groups have both positives and negatives, (num_groups,); only these have a ranking."""
+        """Return which groups have both positives and negatives, (num_groups,); only these can be scored."""
         num_positives = np.bincount(self.group[self.is_positive], minlength=self.num_groups)
         num_pairs = np.bincount(self.group, minlength=self.num_groups)
         are_measured: NDArray[np.bool_] = (num_positives > 0) & (num_positives < num_pairs)
@@ -54,11 +54,12 @@ class GroupedPairs:
 class Relations:
     """Pairs of sentences, positive or negative, in groups in which each positive is compared with each negative.
 
-    A group is a query of retrieval data, or the pairs of a pair file with the same values in its group columns.
+    A group contains the pairs of one query in retrieval data, or the pairs with the same values in the group columns of
+    a pair file.
 
     ``sentences`` are distinct; their positions are their ids. ``first`` (queries) and ``second`` (documents) are the
-    ids of each pair's sentences, int64 (pairs,). ``is_positive`` and ``group``, a position in ``group_names``, describe
-    each pair. ``num_left_out`` counts the rows of the source that are neither positive nor negative.
+    ids of each pair's sentences, int64 (pairs,). ``group`` (pairs,) contains positions in ``group_names``.
+    ``num_left_out`` is the number of rows of the source that are neither positive nor negative.
     """
 
     name: str
@@ -75,7 +76,7 @@ class Relations:
     def of_pairs(
         cls, name: str, kind: Kind, pairs: GroupedPairs, read_texts: Callable[[Integers], list[str]]
     ) -> "Relations":
-        """Return pairs of sentences with arbitrary ids, reading their texts; groups are named by their numbers."""
+        """Create relations from pairs with arbitrary sentence ids, reading the texts; groups are named by number."""
         ids, positions = np.unique(np.concatenate([pairs.first, pairs.second]), return_inverse=True)
         first, second = np.split(positions, 2)
         group_names = list(map(str, range(pairs.num_groups)))
@@ -93,7 +94,7 @@ class Relations:
 
 
 def join(parts: Sequence[Relations]) -> Relations:
-    """Return relations with the groups of all parts, which keep their order; equal sentences share an id."""
+    """Join the groups of all parts, in order, into one object; equal sentences share an id."""
     ids: dict[str, int] = {}
     tables = []
     group_names: list[str] = []
@@ -114,7 +115,7 @@ def join(parts: Sequence[Relations]) -> Relations:
 
 
 def sample_groups(relations: Relations, max_groups: int | None, seed: int) -> Relations:
-    """Return the pairs of a seeded sample of at most ``max_groups`` groups, in their order; all groups if None."""
+    """Return a seeded sample of at most ``max_groups`` groups in the original order, or all groups if None."""
     if max_groups is None or relations.num_groups <= max_groups:
         return relations
     order = np.random.default_rng(seed).permutation(relations.num_groups)
@@ -133,7 +134,7 @@ def sample_groups(relations: Relations, max_groups: int | None, seed: int) -> Re
 
 @dataclass
 class RelationsBuilder:
-    """Collects pairs, and numbers sentences and groups in the order in which they first occur."""
+    """Builder that collects pairs and numbers sentences and groups in order of first occurrence."""
 
     name: str
     kind: Kind
@@ -156,7 +157,7 @@ class RelationsBuilder:
             self._rows.append((first_id, self._id(document), is_positive, group))
 
     def build(self, num_left_out: int = 0) -> Relations:
-        """Return the relations of all pairs added."""
+        """Return the relations that contain all pairs added."""
         table = np.array(self._rows, np.int64).reshape(-1, 4)
         first, second, is_positive, group = table.T
         sentences = list(self._ids)

@@ -19,14 +19,14 @@ from raysweep.data import sources
 from raysweep.data.source_files import format_of
 from raysweep.errors import InputError
 
-_MAX_CELLS = 4  # shown per line in messages
-_MAX_SHOWN = 30  # characters shown per cell in messages
+_MAX_CELLS = 4  # maximum number of cells shown per line in messages
+_MAX_SHOWN = 30  # maximum number of characters shown per cell in messages
 _ALLOWED = "allowed: a number, or empty for a pair without a score"
 
 
 @dataclass(frozen=True)
 class PairColumns:
-    """Column names of scored pairs. ``groups`` are additional columns whose values name a pair's group."""
+    """Column names of scored pairs. ``groups`` are additional columns whose values identify a pair's group."""
 
     score: str = "score"
     first: str = "sentence1"
@@ -60,7 +60,7 @@ class ScoredPairs:
 
 @dataclass(frozen=True)
 class _Pair:
-    """A row's values, and its location for use in messages."""
+    """A row's values, and its location for messages."""
 
     place: str
     score: Any

@@ -1,4 +1,4 @@
-"""The sentences of a sequence of data sets as one dataset: their ids, labels and splits follow each other in order."""
+"""The sentences of a sequence of data sets as one dataset, with ids, labels and splits in the order of the sequence."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,9 +12,9 @@ from raysweep.data.shards import Rows, ShardedArray
 
 
 class SentenceSequence(Sentences):
-    """The sentences of several data sets, keyed by name. A data set's ids and labels follow those of earlier ones.
+    """The sentences of several data sets, keyed by name. Each data set's ids and labels follow the previous one's.
 
-    Label names are ``DATA SET/LABEL``.
+    Label names have the form ``DATA SET/LABEL``.
 
     Attributes:
         names: The names of the data sets.
@@ -55,11 +55,11 @@ class SentenceSequence(Sentences):
         return in_order
 
     def num_queries(self, split: Split) -> int:
-        """Return the number of queries; each data set has as many as the one with the fewest."""
+        """Return the number of queries. Every data set contributes the same number: as many as the smallest one has."""
         return len(self._parts) * self.queries_per_data_set(split)
 
     def queries_per_data_set(self, split: Split) -> int:
-        """Return the minimum number of sentences that any data set has in a split."""
+        """Return the smallest number of sentences that a data set has in a split."""
         return min(len(part.ids(split)) for part in self._parts)
 
     def data_sets_of(self, ids: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
@@ -74,14 +74,14 @@ class SentenceSequence(Sentences):
 
 
 def join_rows(parts: Sequence[Rows]) -> Rows:
-    """Return the rows of several arrays as one array, whose parts are opened when they are read."""
+    """Return several arrays as one array of rows, whose parts are opened when they are first read."""
     return ShardedArray([len(part) for part in parts], lambda number: np.asarray(parts[number]))
 
 
 def _concatenate_shifted(
     parts: Sequence[npt.NDArray[Any]], offsets: npt.NDArray[np.integer[Any]]
 ) -> npt.NDArray[Any]:
-    """Return the parts as one array, each part increased by its offset; the last offset is not used."""
+    """Concatenate the parts after adding its offset to each part; the last offset is not used."""
     shifted = [
         part + np.asarray(offset, part.dtype)
         for part, offset in zip(parts, offsets[:-1], strict=True)

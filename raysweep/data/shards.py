@@ -1,8 +1,8 @@
-"""The shards of an artifact: files that each hold some of its rows, written atomically by one worker, read as arrays.
+"""Shards of an artifact: files that each hold some of its rows, written atomically by a worker and read as arrays.
 
 ``00002-of-00017.arrow`` holds the third part of the rows, in uncompressed Arrow IPC format, so that every process can
-memory-map it. The schema's metadata contains the worker's report, so that a process that continues a killed build reads
-only the start of each file.
+memory-map it. The schema's metadata contains the worker's report, so that a process that continues a killed build
+needs to read only the start of each file.
 """
 
 import json
@@ -24,10 +24,10 @@ from raysweep.storage.cache import MANIFEST
 from raysweep.storage.folder import LocalFolder, open_folder
 
 Column: TypeAlias = npt.NDArray[Any] | Any
-"""Numbers, (rows, ...), or an Arrow array."""
+"""A NumPy array of numbers, (rows, ...), or an Arrow array."""
 
 Report = dict[str, Any]
-"""The report on a shard: ``num_rows``, ``num_bytes``, ``crc32`` if it was just written, and facts that its worker added."""
+"""The report on a shard: ``num_rows``, ``num_bytes``, ``crc32`` if it was just written, and the worker's own facts."""
 
 START_BYTES = 2**18  # read from the start of a file; enough for its schema
 FILES_AT_ONCE = 64
@@ -130,7 +130,7 @@ def _as_arrow(column: Column) -> pa.Array:
 
 
 class ShardedArray:
-    """An array (rows, ...) in parts that are opened on first use. Reading a few rows costs only those rows."""
+    """An array (rows, ...) in parts that are opened on first use. Reading a few rows does not load the others."""
 
     def __init__(
         self, lengths: Sequence[int], open_part: Callable[[int], npt.NDArray[Any]]
@@ -152,7 +152,7 @@ class ShardedArray:
         return self._part(0).dtype
 
     def __getitem__(self, rows: slice | npt.NDArray[np.integer]) -> npt.NDArray[Any]:
-        """Return the rows with these numbers (from 0) or in this slice: a view if they are in one part, else a copy."""
+        """Return the rows with these numbers (from 0) or in this slice: a view if a slice is in one part, else a copy."""
         if isinstance(rows, slice):
             start, stop, step = rows.indices(len(self))
             if step == 1:
@@ -234,7 +234,7 @@ class OpenShards:
         return ShardedArray(lengths, open_part)
 
     def lists(self, name: str) -> tuple[ShardedArray, npt.NDArray[np.int64]]:
-        """Return a column of lists: the concatenated values, and each list's start, plus the end (rows + 1,)."""
+        """Return a column of lists: the concatenated values, and the offsets of the lists, (rows + 1,)."""
         columns = self.columns(name)
         lengths = [np.diff(column.offsets.to_numpy()) for column in columns]
         ends = np.cumsum(np.concatenate(lengths), dtype=np.int64)
@@ -270,7 +270,7 @@ class OpenShards:
 
 
 def open_array(folder: Path, name: str) -> Rows:
-    """Open a column of an artifact's files."""
+    """Open a column of the artifact in a local folder."""
     return OpenShards(folder).array(name)
 
 

@@ -1,7 +1,8 @@
-"""The files of a source, listed once: a file, a folder or a glob, local or behind a URI.
+"""Listing of a source's files. A source is a file, a folder or a glob, given as a local path or a URI.
 
-A listing records what the storage reports about each file without reading it: the size, and a tag or the time of the
-last change. Readers compare each file with its listing, so that they read exactly the listed version.
+Files are listed once, without reading them. For each file, a listing records the size, and a tag or the modification
+time, as reported by the storage. Readers compare each file with its listing, so that they read exactly the listed
+version.
 """
 
 import functools
@@ -31,7 +32,7 @@ COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _GCS_SECONDS = 60
 _CLOUD_VARIABLES = ("AWS_", "GOOGLE_")
 _BUCKET_SCHEMES = ("s3", "gs", "gcs")
-# of fsspec's file systems
+# keys under which fsspec's file systems report a tag or a time
 _VERSION_KEYS = (
     "ETag",
     "etag",
@@ -69,7 +70,7 @@ class Format(NamedTuple):
 
 
 def format_of(name: str) -> Format | None:
-    """Return a file's format, judging by its name, or None if the format is not supported."""
+    """Return a file's format according to its name, or None if the format is not supported."""
     path = PurePosixPath(without_options(name))
     suffixes = [suffix.lower() for suffix in path.suffixes]
     compression = ""
@@ -83,12 +84,12 @@ def format_of(name: str) -> Format | None:
 
 
 def without_options(uri: str) -> str:
-    """Return a path or a URI without the options that only describe how to access it."""
+    """Return a path or a URI without its options, which only describe how to access the file."""
     return _split_options(uri)[0] if "://" in uri else uri
 
 
 def list_files(source: str) -> list[SourceFile]:
-    """Return the files of a path or a URI, sorted by name: the file itself, a folder's files, or a glob's matches.
+    """Return the files at a path or a URI, sorted by name: the file itself, a folder's files, or a glob's matches.
 
     Names that begin with ``_`` or ``.`` are skipped in folders and glob matches. In folders, files without a known
     suffix are skipped too.
@@ -123,7 +124,7 @@ def list_files(source: str) -> list[SourceFile]:
 
 
 def stat(name: str) -> "SourceFile | _Place | None":
-    """Return the current state of a path or a URI: a file, a place for a folder, or None if nothing exists there."""
+    """Return what currently exists at a path or a URI: a file, the :class:`_Place` of a folder, or None."""
     import pyarrow.fs
 
     place = _locate(name)
@@ -139,7 +140,7 @@ def stat(name: str) -> "SourceFile | _Place | None":
 
 @contextmanager
 def unchanged(file: SourceFile) -> Iterator[None]:
-    """Check a file that is read in this context. Raises InputError if, before or after, it differs from the listing."""
+    """Raise InputError if a file differs from its listing before or after it is read in this context."""
     _compare(file)
     try:
         yield
@@ -203,7 +204,7 @@ class _Entry(NamedTuple):
 
 
 def _locate(name: str) -> _Place:
-    """Return the file system and path of a path or a URI. Raises InputError for an unknown scheme."""
+    """Return the file system for a path or a URI, and the path in it. Raises InputError for an unknown scheme."""
     import fsspec
     import pyarrow.fs
 
@@ -220,7 +221,7 @@ def _locate(name: str) -> _Place:
     try:
         filesystem, path = pyarrow.fs.FileSystem.from_uri(name)
         return _Place(name, filesystem, path)
-    except pa.ArrowInvalid:  # a scheme or a form that pyarrow does not support
+    except pa.ArrowInvalid:  # pyarrow does not support the scheme or the form
         pass
     try:
         filesystem, path = fsspec.core.url_to_fs(name)
@@ -314,7 +315,7 @@ def _entries(folder: _Place, infos: list[Any]) -> list[_Entry]:
         if "://" in folder.name:
             plain, options = _split_options(folder.name)
             is_bucket = plain.partition("://")[0] in _BUCKET_SCHEMES
-            # pyarrow rejects other URIs with spaces
+            # pyarrow accepts spaces only in bucket URIs
             safe = "/!$&'()*+,;=:@" + (" " if is_bucket else "")
             spelled = relative if folder.fsspec else quote(relative, safe=safe)
             name = f"{plain.rstrip('/')}/{spelled}{options}"
@@ -335,7 +336,7 @@ def _describe(name: str, info: Any, place: _Place) -> SourceFile:
             version = first.isoformat() if isinstance(first, datetime) else str(first)
     elif nanoseconds is not None:
         if "://" in name:
-            # some stores report less precise times for one object than in listings
+            # some stores report less precise times for single objects than in listings
             nanoseconds -= nanoseconds % 10**9
         version = str(nanoseconds)
     num_bytes = -1 if info.size is None else info.size
@@ -374,7 +375,7 @@ def _parse_glob(source: str) -> _Glob | None:
     """Return the source as a glob if it has a wildcard, else None. Web addresses never have wildcards.
 
     Raises:
-        InputError: If ``**`` is only a part of a name.
+        InputError: If ``**`` is only part of a name.
     """
     from fsspec.utils import glob_translate
 
@@ -398,7 +399,7 @@ def _parse_glob(source: str) -> _Glob | None:
 
 
 def _split_options(uri: str) -> tuple[str, str]:
-    """Split a URI before its options, which start at a question mark followed by a name and an equals sign."""
+    """Split a URI before its options, which start at ``?NAME=``, or in web addresses at any question mark."""
     match = re.search(r"\?\w+=", uri)
     if uri.startswith(("http://", "https://")):
         match = re.search(r"\?", uri)

@@ -1,9 +1,9 @@
-"""Labeled sentences from any source, streamed in bounded memory.
+"""Streaming of labeled sentences from any source, in bounded memory.
 
-A source is a string, or a list of such strings, which are read in order:
+A source is one of these strings, or a list of them, which are read in order:
 
-``demo``                the built-in sentences of :mod:`raysweep.data.demo`, splits ``train`` and ``test``
-``hub:NAME[:SPLIT]``    a dataset of the Hugging Face Hub, see :mod:`raysweep.data.hub`
+``demo``                the built-in sentences of :mod:`raysweep.data.demo`, with the splits ``train`` and ``test``
+``hub:NAME[:SPLIT]``    a dataset on the Hugging Face Hub, see :mod:`raysweep.data.hub`
 a path or a URI         rows in a file, in a folder or in files matching a glob, see :mod:`raysweep.data.source_files`
 
 Rows are numbered from 1 in each file, excluding the header and blank lines. Texts are passed through verbatim: a CSV
@@ -48,17 +48,17 @@ from raysweep.storage.folder import open_folder
 from raysweep.storage.scratch import cache_folder
 
 PAUSES = (1.0, 4.0, 16.0)  # seconds before each retry of a failed remote read
-SHARE_BYTES = 2**26  # Parquet files above this size are shared among workers
-LARGE_BYTES = 2**26  # local files of at least this size are not read again at every start
-SETTLED_SECONDS = 10.0  # a file changed more recently may change again and keep its size and time
-# in OSErrors that pyarrow raises
+SHARE_BYTES = 2**26  # larger Parquet files are split among workers
+LARGE_BYTES = 2**26  # hashes of local files of at least this size are cached
+SETTLED_SECONDS = 10.0  # a file changed more recently may change again with the same size and time
+# messages of pyarrow's OSErrors for damaged files
 _DAMAGED = re.compile("inflate failed|decompress failed|Truncated compressed stream")
-MAX_SHOWN = 3  # entries of a list shown in messages
-# whitespace, including zero-width
+MAX_SHOWN = 3  # maximum number of list entries shown in messages
+# whitespace, including zero-width characters
 _SURROUNDING = re.compile(r"^[\s\u200b\ufeff]+|[\s\u200b\ufeff]+$")
 _WHOLE = re.compile(r"[+-]?[0-9]+(\.0*)?")
 _DECIMAL = re.compile(r"(?P<sign>[+-]?)(?P<whole>[0-9]*)\.(?P<fraction>[0-9]+)")
-# An exponent without a sign, as in 1e5, may be a code.
+# Without a sign in the exponent, a text such as 1e5 may be a code.
 _EXPONENTIAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][+-][0-9]+")
 
 Source = str | Sequence[str]
@@ -67,7 +67,7 @@ Source = str | Sequence[str]
 
 @dataclass(frozen=True)
 class Batch:
-    """Several thousand consecutive rows of a file. ``first_row`` counts from 1; the lists have equal length.
+    """At most several thousand consecutive rows of a file. ``first_row`` counts from 1; the lists have equal length.
 
     ``spellings`` are the labels as written in the file.
     """
@@ -111,7 +111,8 @@ def no_rows(source: Source) -> InputError:
 def pieces(source: Source, *, subset: str | None = None, split: str = "train") -> list[Piece]:
     """List the pieces of a source in reading order, without opening any file.
 
-    ``split`` is used for ``demo`` and for a hub source that names no split; ``subset`` is the hub's configuration name.
+    ``split`` is used for ``demo`` and for a Hub source that specifies no split; ``subset`` is the configuration name on
+    the Hub.
 
     Raises:
         InputError: If a file is missing, cannot be listed or has an unknown format.
@@ -137,7 +138,7 @@ def pieces(source: Source, *, subset: str | None = None, split: str = "train") -
 
 @contextmanager
 def _readable(name: str) -> Iterator[None]:
-    """Convert exceptions that a file's library raises in this context to InputError."""
+    """Convert exceptions that libraries raise while reading a file to InputError."""
     try:
         yield
     except InputError:
@@ -153,7 +154,7 @@ def _readable(name: str) -> Iterator[None]:
 def check(
     source: Source, text_column: str = "text", label_column: str = "label", *, split: str = "train"
 ) -> None:
-    """Check early for errors that :func:`read` would raise at the first rows. The hub is not contacted.
+    """Check for errors that :func:`read` would raise at the first rows. The Hub is not contacted.
 
     Raises:
         InputError: If the source is missing or its first rows are invalid.
@@ -164,7 +165,7 @@ def check(
 def check_first(
     listed: Sequence[Piece], text_column: str, label_column: str, bad_rows: BadRows | None = None
 ) -> None:
-    """Check pieces that are already listed, like :func:`check`. ``bad_rows`` collects bad rows, as in :func:`read_piece`."""
+    """Check listed pieces like :func:`check`. ``bad_rows`` collects bad rows, as in :func:`read_piece`."""
     first = listed[0]
     if first.name.startswith("hub:"):
         hub.parse(first.name, first.split)
@@ -188,8 +189,8 @@ def read_pieces(
     """Stream the rows of pieces in order. ``bad_rows`` collects bad rows, as in :func:`read_piece`.
 
     Raises:
-        InputError: If a row is not a text with a label, with file, row, column and value; if a file is missing,
-            unreadable or differs from its listing; or if there are no rows.
+        InputError: If a row lacks a valid text or label (the message includes file, row, column and value); if a file
+            is missing, is unreadable or differs from its listing; or if there are no rows.
     """
     is_empty = True
     for piece in listed:
@@ -211,10 +212,10 @@ def column_names(piece: Piece) -> list[str]:
 
 
 def read_values(piece: Piece, columns: tuple[str, ...]) -> files.Blocks:
-    """Stream the raw values of some columns of a piece; the demo has only its two columns.
+    """Stream the raw values of some columns of a piece; ``demo`` yields texts and labels under any column names.
 
     Raises:
-        InputError: If the piece cannot be read, or lacks a column.
+        InputError: If the piece cannot be read or lacks a column.
     """
     with _readable(piece.name):
         yield from _persistent_blocks(piece, columns)
@@ -234,8 +235,8 @@ def read_piece(
 ) -> Iterator[Batch]:
     """Stream the rows of one piece, which may be empty. Raises InputError as :func:`read_pieces` does.
 
-    The first bad row raises at once, unless ``bad_rows`` collects bad rows. Collected rows are either left out, or
-    counted in an error at the end of the piece, with nothing yielded after the first of them.
+    Without ``bad_rows``, the first bad row raises an error immediately. Otherwise, ``bad_rows`` collects the bad rows:
+    either they are left out, or nothing more is yielded after the first one and an error is raised at the end.
     """
     columns = (text_column, label_column)
     if text_column == label_column:
@@ -290,7 +291,7 @@ def _good_batches(
 
 
 def share_out(piece: Piece) -> list[Piece]:
-    """Split a large Parquet file into several pieces, in order, for several workers; return any other piece unchanged.
+    """Split a large Parquet file into consecutive pieces for several workers; return any other piece as it is.
 
     Raises:
         InputError: If the piece cannot be read or differs from its listing.
@@ -310,11 +311,13 @@ def fingerprint(
     """Return the SHA-256 of the listed pieces, in hex.
 
     - A single local file: a hash of its bytes, so the path does not matter. A large file is read again only if its size
-      or time has changed.
-    - Several files, or remote files: a hash of their names, sizes, and tags or times, without reading them.
-    - ``demo``, the hub, and files whose storage does not report a modification time: a hash of the rows or bytes.
+      or modification time has changed.
+    - Several files, or remote files: a hash of their names, sizes, and tags or modification times. The files are not
+      read.
+    - ``demo``, the Hub, and files whose storage reports neither a tag nor a modification time: a hash of the rows or
+      bytes.
 
-    The columns are not included; add them to a key that is based on the fingerprint.
+    The fingerprint does not cover the column names; add them to any key that is based on it.
 
     Raises:
         InputError: If a piece cannot be read.
@@ -339,7 +342,7 @@ def fingerprint(
 
 
 def _cached_digest(file: SourceFile) -> str:
-    """Return the SHA-256 of a local file; the file is read only if its size or time has changed since the last read."""
+    """Return the SHA-256 of a local file; the file is read only if its size or time has changed."""
     path = location.expand_home(file.name).absolute()
     identity = json.dumps([str(path), file.num_bytes, file.version])
     name = hashlib.sha256(identity.encode()).hexdigest()
@@ -392,7 +395,7 @@ def _hash_file(file: SourceFile, digest: Any) -> None:
 
 
 def _persistent_blocks(piece: Piece, columns: tuple[str, ...]) -> files.Blocks:
-    """Yield each block once, retrying remote reads.
+    """Yield each block once, retrying failed remote reads.
 
     After a failed read, a remote file is read again from the start, and the blocks already yielded are skipped.
     """
@@ -412,7 +415,7 @@ def _persistent_blocks(piece: Piece, columns: tuple[str, ...]) -> files.Blocks:
 def _may_pass(name: str, error: Exception) -> bool:
     """Return whether an error may be transient: caused by access to a remote file rather than by its content.
 
-    The test is by exclusion, because fsspec's libraries raise exceptions of any type.
+    All but known permanent errors count as transient, because fsspec's libraries raise exceptions of any type.
     """
     permanent = (InputError, FileNotFoundError, PermissionError, EOFError, pa.ArrowException)
     is_permanent = isinstance(error, permanent) or _DAMAGED.search(str(error)) is not None
@@ -442,7 +445,7 @@ def _unreadable(source: str, error: Exception) -> InputError:
     reason = (
         isinstance(error, OSError) and error.strerror
     ) or error  # str(error) would repeat the file's name
-    if _may_pass(source, error):  # a StorageError keeps the data read so far for the next attempt
+    if _may_pass(source, error):  # a StorageError is treated as temporary
         return StorageError(errno.EIO, f"cannot be read: {reason}", source)
     return InputError(f"{source}: cannot be read: {reason}")
 
@@ -454,7 +457,7 @@ def make_batch(
     text_column, label_column = columns
     check_texts(source, first_row, texts, text_column)
     labels = []
-    cached_labels: dict[str, str] = {}  # many rows share few labels
+    cached_labels: dict[str, str] = {}  # few labels are distinct
     for row, value in enumerate(raw_labels, first_row):
         if not isinstance(value, str):
             label = _parse_label(value)
@@ -502,7 +505,7 @@ def check_texts(source: str, first_row: int, texts: list[Any], text_column: str)
             continue
         if is_text:
             problem = f"is {text!r}; allowed: a text that is not empty"
-        elif text is None or text != text:  # NaN is the one value that differs from itself
+        elif text is None or text != text:  # only NaN differs from itself
             problem = "is missing; allowed: a text that is not empty"
         else:
             problem = f"is {text!r} ({type(text).__name__}); allowed: a string"

@@ -1,5 +1,5 @@
 """Trackers that log a sweep to TensorBoard, MLflow, Weights & Biases and Trackio through the services' own clients.
 
-All data comes from the ledger: during a sweep the runner passes it on, and afterwards the ``track``
-command does.
+All data comes from the events in the ledger. The runner passes them to the trackers during a sweep, and the ``track``
+command does so afterwards.
 """

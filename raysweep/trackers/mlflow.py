@@ -16,7 +16,7 @@ RUN, TRIAL, STATUS, REASON = (
     "raysweep.status",
     "raysweep.reason",
 )
-PARENT = "mlflow.parentRunId"  # MLflow's own tag of nested runs
+PARENT = "mlflow.parentRunId"  # MLflow's own tag for nested runs
 
 MAX_CHARACTERS = 500  # length limit for parameters and tags that every MLflow version accepts
 
@@ -28,17 +28,17 @@ ENDINGS = {
 """MLflow's statuses for ended trials. Trials that may still be resumed are RUNNING until the sweep ends."""
 
 RESUMABLE_ENDING = "KILLED"
-"""MLflow's status, after the sweep, for trials that may still be resumed."""
+"""MLflow's status for trials that may still be resumed when the sweep has ended."""
 
 SWEEP_ENDINGS = {"interrupted": "KILLED", "failed": "FAILED"}
-"""MLflow's statuses for sweeps that ended in one of these ways; all others are FINISHED."""
+"""MLflow's statuses for interrupted and failed sweeps; all other ended sweeps are FINISHED."""
 
 
 class MLflowTracker(Tracker):
     """Tracker that writes to the experiment ``project`` on a tracking server or in a local database.
 
-    The parent run has the front and the sweep's status, and is RUNNING again while a resumed sweep runs.
-    ``artifacts`` is the location where a new experiment stores its files; if None, the server chooses it.
+    The parent run holds the front and the sweep's status, and is RUNNING again while a resumed sweep runs.
+    ``artifacts`` is the location where a new experiment stores its files; if None, the server chooses the location.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class MLflowTracker(Tracker):
         self._tag_status(self._parent, "running", "")
 
     def _find_runs(self) -> str:
-        """Find the runs from earlier sessions, and return the id of the parent run, or an empty string without one."""
+        """Find the runs from earlier sessions, and return the parent run's id, or "" if there is no parent run."""
         parent = ""
         query = f"tags.`{RUN}` = '{self._run}'"
         token: str | None = None

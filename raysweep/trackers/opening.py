@@ -1,4 +1,4 @@
-"""Check and open the configured trackers. Missing clients and settings are reported before the sweep starts."""
+"""Opening of the configured trackers, and checks that report missing clients and settings before the sweep starts."""
 
 import os
 import re
@@ -34,7 +34,7 @@ class Destination:
 
     @property
     def name(self) -> str:
-        """Return the run's own name."""
+        """Return the run's name, which is the last part of its location."""
         return location.base_name(self.run.location)
 
 
@@ -67,7 +67,7 @@ def check_trackers(config: TrackersConfig, runs: str) -> None:
 def tracker_openers(config: TrackersConfig, to: Destination) -> dict[str, Callable[[], Tracker]]:
     """Return functions that each open a configured tracker, keyed by tracker name.
 
-    These functions may be slow and may raise any of the clients' errors.
+    The functions may be slow and may raise any error from the clients.
     """
     openers: dict[str, Callable[[], Tracker]] = {}
     if config.tensorboard is not None:
@@ -125,5 +125,5 @@ def _own_folder(to: Destination) -> Path:
         InputError: If the run is in a bucket.
     """
     if isinstance(to.run, BucketFolder):
-        raise InputError(f"{to.run.location}: is in a bucket; set a folder or uri of the tracker")
+        raise InputError(f"{to.run.location}: is in a bucket; set the tracker's folder or uri")
     return to.run.path.absolute()

@@ -11,14 +11,13 @@ from typing import Any
 from raysweep.trackers.tracker import FRONT, FrontPage, Step, TrackedTrial, Tracker
 
 EVENT_FILES = "events.out.tfevents.*"
-FILE_VERSION = "brain.Event:2"  # the first event of every file
+FILE_VERSION = "brain.Event:2"  # in the first event of every file
 
 
 class TensorBoardTracker(Tracker):
     """Tracker that writes the run's trials to ``folder`` using TensorBoard's own summaries, without TensorFlow.
 
-    Event files cannot be appended to across sessions, so each session replaces the earlier session's files with
-    complete ones.
+    Sessions cannot append to earlier event files, so each session replaces them with complete files.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""The tracker interface and its inputs: trials with their steps, and the front at the end."""
+"""The tracker interface and its inputs: trials with their steps, and the front."""
 
 import abc
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ ENDED = (TrialStatus.COMPLETED, TrialStatus.STOPPED, TrialStatus.FAILED)
 
 @dataclass(frozen=True)
 class Step:
-    """A rung: its number, counted from 1, and its metrics, keyed by name. Scores are in [0, 1]."""
+    """A finished rung: its number, starting at 1, and its metrics by name. Scores are in [0, 1]."""
 
     number: int
     metrics: Mapping[str, float]
@@ -22,7 +22,7 @@ class Step:
 
 @dataclass
 class TrackedTrial:
-    """A trial, as described by the events so far."""
+    """The state of a trial according to the events so far."""
 
     number: int
     config: Mapping[str, Any]
@@ -49,7 +49,7 @@ class TrackedTrial:
 
 @dataclass(frozen=True)
 class FrontPage:
-    """The front as table cells, Markdown and PNG bytes, and its overall metrics, keyed by name."""
+    """The front as table cells, Markdown and PNG bytes, and its overall metrics by name."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -61,8 +61,8 @@ class FrontPage:
 class Tracker(abc.ABC):
     """A client for a tracking service, opened for one raysweep run.
 
-    It skips data that an earlier session or process has already stored. Its methods are called from a single thread, in
-    event order, for all events in the run. They may raise any of the client's errors.
+    Trackers skip data that an earlier session or process has stored. Their methods are called from a single thread, in
+    event order, for all events in the run, and may raise any error from the client.
     """
 
     @abc.abstractmethod

@@ -1,4 +1,4 @@
-"""Pass a run's events to its trackers, while the sweep runs or afterwards.
+"""Delivery of a run's events to its trackers, while the sweep runs or afterwards.
 
 While the sweep runs, each tracker has its own thread, so that a failing or hanging tracker delays nothing else.
 """
@@ -96,7 +96,7 @@ class _Feed:
                 sweep_events.take(event)
                 self._note_progress()
             sweep_events.finish(self._note_progress)
-        except Exception as error:  # clients propagate any error from the layers below
+        except Exception as error:  # clients may raise any type of error
             self._warn(f"trackers: {self._name} disabled (error={_one_line(error)}); {self._hint}")
 
     def _note_progress(self) -> None:
@@ -152,10 +152,10 @@ def _one_line(error: Exception) -> str:
 def merge_settings(run: Folder, names: Sequence[str], options: Mapping[str, str]) -> TrackersConfig:
     """Return the named trackers' settings: those stored with the run, updated with ``options``.
 
-    Each option applies to all of the trackers that have its key.
+    Each option applies to every named tracker that has its key.
 
     Raises:
-        InputError: If a name is unknown, an option's key belongs to none of the trackers, or a value is invalid.
+        InputError: If a name is unknown, an option's key belongs to none of the named trackers, or a value is invalid.
     """
     for name in names:
         if name not in TRACKERS:
@@ -163,7 +163,7 @@ def merge_settings(run: Folder, names: Sequence[str], options: Mapping[str, str]
     settings = read_settings(run, load(run))
     try:
         stored = TrackersConfig.model_validate(settings.get("trackers", {}))
-    except ValidationError:  # only the names are stored
+    except ValidationError:  # a list of names, without settings
         stored = TrackersConfig()
     values: dict[str, dict[str, Any]] = {}
     for name in names:
@@ -187,7 +187,7 @@ def merge_settings(run: Folder, names: Sequence[str], options: Mapping[str, str]
 
 
 class SweepEvents:
-    """Translates a run's events into calls to a tracker."""
+    """Translator of a run's events into calls to a tracker."""
 
     def __init__(self, tracker: Tracker, run: Folder) -> None:
         self._tracker = tracker
@@ -197,7 +197,7 @@ class SweepEvents:
         self._references: dict[ScoredSplit, Point] = {}
 
     def take(self, event: Event) -> None:
-        """Pass the next event on to the tracker; errors from its client propagate."""
+        """Pass the next event to the tracker; errors from its client propagate."""
         match event:
             case SessionStarted():
                 self._info = event.info
@@ -222,7 +222,7 @@ class SweepEvents:
                 self._tracker.log_status(trial)
 
     def _metrics(self, rung: RungFinished) -> dict[str, float]:
-        """Return the metrics of the rung's best point, its plain point and the rung itself."""
+        """Return the metrics of the rung, of its best point, and of the point for the tuned encoder itself."""
         metrics = {
             "loss": rung.loss,
             "examples_seen": float(rung.examples_seen),
@@ -240,9 +240,9 @@ class SweepEvents:
         return metrics
 
     def finish(self, on_progress: Callable[[], None] = lambda: None) -> None:
-        """Pass the front and the end of the sweep from the current ledger to the tracker, then close the tracker.
+        """Log the current front and, if the sweep has ended, its status; then close the tracker.
 
-        ``on_progress`` is called each time a trial has been closed.
+        ``on_progress`` is called after each trial is closed.
         """
         try:
             summary = summary_of(self._run)

@@ -8,9 +8,9 @@ from raysweep.trackers.tracker import FRONT, FrontPage, Step, TrackedTrial, Trac
 
 
 class TrackioTracker(Tracker):
-    """Tracker that writes to Trackio's local database, or to a Space if the environment names one.
+    """Tracker that writes to Trackio's local database, or to a Hugging Face Space if the environment specifies one.
 
-    Only one run is open at a time, the one most recently logged to. A reopened run continues after its last step.
+    Only the run that was logged to last is open. A reopened run continues after its last step.
     """
 
     def __init__(self, project: str, run: str) -> None:
@@ -28,7 +28,7 @@ class TrackioTracker(Tracker):
     def log_status(self, trial: TrackedTrial) -> None:
         """Store the status of a trial that ended before its first step, because no step has created its run.
 
-        Other trials need nothing, because Trackio runs have no status.
+        For other trials, nothing is stored, because Trackio runs have no status.
         """
         if trial.is_over and not trial.steps:
             run = self._run_of(trial.name, trial.settings)

@@ -10,11 +10,11 @@ from raysweep.trackers.tracker import FRONT, FrontPage, Step, TrackedTrial, Trac
 
 
 class WandbTracker(Tracker):
-    """Tracker that writes runs whose ids are the same in every session.
+    """Tracker whose runs have the same ids in every session.
 
-    Online, a run is open while a worker is training its trial, and continues after the last step on the server. Offline
-    runs cannot be continued: each is written in full when its trial ends or the session ends, and replaces the previous
-    version.
+    Online, a run is open while a worker trains its trial, and a reopened run continues after the last step on the
+    server. Offline runs cannot be continued: each is written in full when its trial or the session ends, and replaces
+    the previous version.
     """
 
     def __init__(

@@ -125,7 +125,7 @@ def test_the_ledger_answers_for_a_driver_that_ended(tmp_path: Path, acts: bool) 
     run = LocalFolder(tmp_path)
     with drive(run, die):
         if acts:
-            assert "driver has ended" in send(run, PAUSE, 20)
+            assert "driver has exited" in send(run, PAUSE, 20)
         else:
             with pytest.raises(InputError, match="no driver is running"):
                 send(run, PAUSE, 20)

@@ -158,7 +158,7 @@ def test_scored_pairs_in_groups(tmp_path):
             "a.csv",
             "text1,text2,score,label\na,b,1,1\n",
             RelationSettings(),
-            "of pairs and of scored_pairs",
+            "kinds pairs and scored_pairs",
         ),
         (
             "a.csv",
