@@ -1,4 +1,4 @@
 """Sentence encoders: locating and loading, tokens, length buckets, precision, and the frozen-layer cache.
 
-``prepare`` embeds sentences with them, ``evaluation`` scores them, and ``training`` tunes them.
+The package ``prepare`` embeds sentences with encoders, ``evaluation`` scores encoders, and ``training`` tunes them.
 """

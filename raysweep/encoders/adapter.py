@@ -45,7 +45,7 @@ def attach(model: "SentenceTransformer", structure: Structure, lora: Lora) -> No
 
 
 def remove(model: "SentenceTransformer") -> None:
-    """Put the encoder's own linear layers back if it has an adapter."""
+    """Restore the encoder's own linear layers if it has an adapter."""
     layers = _layers(model)
     if not layers:
         return
@@ -77,7 +77,7 @@ def updates(model: "SentenceTransformer") -> Iterator[tuple[str, torch.Tensor, t
 def keep(model: "SentenceTransformer", share: float, base: str | None) -> None:
     """Multiply the adapter's update by ``share``, so that saving the model writes the scaled adapter.
 
-    ``base`` is the base model's name to record; None means its folder.
+    ``base`` is the base model's name to record in the adapter's configuration; None keeps its folder.
     """
     for layer in _layers(model).values():
         layer.scaling[NAME] *= share

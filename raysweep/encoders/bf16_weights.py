@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _Product(torch.autograd.Function):
-    """Product with a frozen matrix; the backward pass needs no widened copy of the matrix."""
+    """Product with a frozen matrix that keeps no widened copy of the matrix for the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, weight: Tensor) -> Tensor:
@@ -41,7 +41,7 @@ class Bf16Linear(nn.Linear):
 
 
 class Bf16Embedding(nn.Embedding):
-    """A frozen bf16 table with rows in fp32."""
+    """A frozen bf16 embedding table that returns rows in fp32."""
 
     def forward(self, input: Tensor) -> Tensor:
         return super().forward(input).float()
@@ -55,10 +55,10 @@ _WIDE = {narrow: wide for wide, narrow in _NARROW.items()}
 
 
 def narrow(model: "SentenceTransformer", trained: Collection[str] = ()) -> None:
-    """Store the linear layers and the word table of an encoder's transformer in bf16, except those that are ``trained``.
+    """Store the linear layers and the word embeddings of an encoder's transformer in bf16, except ``trained`` ones.
 
-    ``trained`` are parameter names; their matrices are widened. Other layers are unchanged: subclasses, whose forward
-    pass may use the matrix itself, and layers that transformers keeps in fp32.
+    ``trained`` holds parameter names; their matrices are widened to fp32. All other layers are unchanged, including
+    subclasses, whose forward pass may use the matrix itself, and layers that transformers keeps in fp32.
     """
     transformer: Any = getattr(model[0], "auto_model", None)
     if transformer is None:

@@ -5,14 +5,15 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-# Tokens in a padded inference batch. A CPU's caches hold the fp32 activations of 1,024 cells. GPUs, and CPUs with bf16
-# units, are more efficient with more rows at once.
+# Maximum tokens in an inference batch, including padding. A CPU's caches hold the fp32 activations of 1,024 tokens.
+# GPUs, and CPUs with bf16 units, are more efficient with larger batches.
 TOKENS_PER_BATCH = {"cpu": 4096, "cuda": 16384}
 TOKENS_PER_FP32_BATCH_ON_CPU = 1024
 
 
-# Training batches are divided into buckets of similar length. Small buckets need less padding, but large ones exceed
-# the CPU's caches; on a GPU, every bucket costs kernel launches. The maximum size and the cost of a bucket are in tokens.
+# Training batches are divided into buckets of similar-length sentences. Small buckets need less padding, and large ones
+# exceed a CPU's caches, but each bucket has a fixed cost, such as kernel launches on a GPU. The maximum size and the
+# fixed cost of a bucket are in tokens.
 TOKENS_PER_BUCKET = {"cpu": 512, "cuda": 16384}
 BUCKET_COST = 60
 
@@ -20,11 +21,11 @@ BUCKET_COST = 60
 # token grows with the square of the width.
 LAUNCH_COST = 4.4e9
 
-# The buckets of a pack go through an encoder's layers in one pass, with separate attention, so that an additional
-# bucket costs less. Larger packs gain little, and their activations exceed the caches.
+# The buckets of a pack go through an encoder's layers in one pass, with separate attention, so an additional bucket
+# costs less. Larger packs gain little, and their activations exceed the caches.
 CELLS_PER_PACK = 2048
 PACKED_BUCKET_COST = 30
-MAX_WEIGHED = 2048  # sentences; larger batches are filled bucket by bucket
+MAX_WEIGHED = 2048  # sentences; larger batches are divided greedily
 
 _NOT_ALLOWED = np.iinfo(np.int64).max
 
@@ -37,7 +38,7 @@ def tokens_per_batch(device: str, arithmetic: str) -> int:
 
 
 def buckets(lengths: npt.NDArray[np.integer], max_tokens: int) -> Iterator[npt.NDArray[np.int64]]:
-    """Yield positions grouped by length, longest first, with at most ``max_tokens`` padded cells per bucket."""
+    """Yield buckets of positions, longest sentences first, with at most ``max_tokens`` tokens each, including padding."""
     order = np.argsort(-lengths, kind="stable")
     start = 0
     while start < len(order):
@@ -72,9 +73,9 @@ def training_buckets(
 def packs(
     in_buckets: Iterable[npt.NDArray[np.integer]], lengths: npt.NDArray[np.integer]
 ) -> list[list[npt.NDArray[np.integer]]]:
-    """Group buckets of positions, longest first, into packs of at most CELLS_PER_PACK padded cells.
+    """Group buckets of positions, longest first, into packs of at most CELLS_PER_PACK tokens, including padding.
 
-    Only a pack of a single bucket may be larger.
+    Only a pack with a single bucket may be larger.
     """
     all_packs: list[list[npt.NDArray[np.integer]]] = []
     num_cells = 0
@@ -93,8 +94,9 @@ def minimize_cost(
 ) -> list[npt.NDArray[np.int64]]:
     """Return positions grouped by length, longest first, in the buckets with the minimum total cost.
 
-    A bucket's cost is its number of padded cells plus ``bucket_cost``. Buckets have at most ``max_tokens`` cells
-    unless they hold a single sentence. O(n^2), for the few hundred sentences of a training batch.
+    A bucket's cost is its number of tokens, including padding, plus ``bucket_cost``. Buckets have at most
+    ``max_tokens`` tokens, including padding, unless they hold a single sentence. The search takes O(n^2) time, which
+    suits the few hundred sentences of a training batch.
     """
     if not len(lengths):
         return []
@@ -117,7 +119,7 @@ def minimize_cost(
 def _last_starts(
     longest_first: npt.NDArray[np.int64], max_tokens: int, bucket_cost: int
 ) -> npt.NDArray[np.int64]:
-    """Return the start of the last bucket in the best grouping of the n longest sentences, by n: (sentences + 1,)."""
+    """Return, for each n, the start of the last bucket in the best grouping of the n longest sentences, (sentences + 1,)."""
     count = len(longest_first)
     # Indexed by the number of sentences, longest first: minimum cost of grouping them, and start of their last bucket.
     min_cost = np.zeros(count + 1, np.int64)

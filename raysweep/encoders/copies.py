@@ -38,7 +38,7 @@ def select_files(names: Iterable[str]) -> list[str]:
 
 @functools.cache
 def download(uri: str) -> Path:
-    """Download an encoder from a bucket, once per process, and return its folder, which is named like the encoder.
+    """Download an encoder from a bucket, once per process, and return its folder, which is named after the encoder.
 
     The folder is removed when the process ends.
 
@@ -70,7 +70,7 @@ def find_copy(artifacts: str, identity: str) -> Artifact:
 def store_copy(store: Store, folder: Path, identity: str, report: Callable[[str], None]) -> None:
     """Store the files in an encoder's folder as an artifact.
 
-    ``report`` is called with a message while another process stores them.
+    If another process is storing them, ``report`` is called with a message.
     """
     artifact = find_copy(store.location, identity)
     root = store.root

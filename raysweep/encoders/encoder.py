@@ -30,7 +30,7 @@ PROBES = (
 )
 """Sentences of different lengths for comparing two ways of embedding."""
 
-# maximum relative difference: rounding causes far smaller differences, and a different setting far larger ones
+# maximum relative difference: rounding causes far smaller differences, and different settings cause far larger ones
 MAX_DIFFERENCE = 1e-3
 SHORTEST = 1e-12
 
@@ -153,7 +153,7 @@ def _check_agreement(
 
 
 def names_in_memory(folder: Path) -> list[str]:
-    """Return the parameter names in transformers, which may differ from stored names; empty for unsupported models."""
+    """Return a model's parameter names in memory, which may differ from those in its files; empty if unsupported."""
     import torch
     from transformers import AutoConfig, AutoModel
 

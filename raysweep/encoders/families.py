@@ -1,7 +1,7 @@
-"""Table of encoder families: how each one names its parts.
+"""Table of encoder families, with the names of each family's parts.
 
-Freezing levels, adapter targets, layer decay, the prefix cache and the packed pass are derived from it. To support
-another family, add an entry here and a row to its tests.
+Freezing levels, adapter targets, layer decay, the prefix cache and packed passes depend on this table. To support
+another family, add an entry here and a row to the tests.
 """
 
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from typing import Literal
 class BlockParts:
     """Regular expressions that match a block's parameters by their names within the block.
 
-    ``attention`` includes its norms; ``intermediate`` is the first feed-forward matrix, with a norm before it;
-    ``output`` is the second feed-forward matrix.
+    ``attention`` includes the attention's norms, ``intermediate`` is the first feed-forward matrix with any norm before
+    it, and ``output`` is the second feed-forward matrix.
     """
 
     attention: str
@@ -23,18 +23,17 @@ class BlockParts:
 
 @dataclass(frozen=True)
 class Family:
-    """How an encoder family names its parts, as regular expressions.
+    """Names of the parts of a family's encoders, as regular expressions.
 
     ``model_types`` are values of transformers' ``config.model_type``.
-    ``tables`` and ``embeddings`` match parameters of the embedding block: its lookup tables, and the others.
-    ``block`` matches the path of the blocks, which is followed by a block's number.
-    ``embedding_modules`` match the modules of the embedding block that return hidden states.
+    ``tables`` matches lookup tables, and ``embeddings`` the other parameters of the embedding block.
+    ``block`` matches the module path that is followed by a block's number.
+    ``embedding_modules`` matches the modules of the embedding block that return hidden states.
     ``after_first_block`` matches the path of a module that changes the hidden states after block 0.
 
-    If ``shares_blocks``, all blocks use the same weights, so no level freezes a block. Unless ``caches_prefix``, blocks
-    receive more than hidden states from the blocks before them, so a cache of hidden states cannot replace those
-    blocks. ``positions`` is where a packed pass starts counting a sentence's tokens; None if packed passes are not
-    supported.
+    If ``shares_blocks``, all blocks use the same weights, so no level freezes a block. If ``caches_prefix`` is False,
+    blocks receive more than hidden states from the blocks before them, so a cache of hidden states cannot replace those
+    blocks. ``positions`` is the start of a sentence's position ids in packed passes, or None if those are unsupported.
     """
 
     model_types: tuple[str, ...]
@@ -155,7 +154,7 @@ FAMILIES = {
         ),
         embedding_modules="embeddings",
     ),
-    # Block 0 also returns the relative position bias, which the other blocks add to their attention.
+    # Block 0 also returns the relative position bias, which the other blocks add to their attention scores.
     "T5, mT5, umT5": Family(
         ("t5", "mt5", "umt5"),
         r"(shared|embed_tokens|encoder\.block\.\d+\.layer\.0\.SelfAttention\.relative_attention_bias)\.",

@@ -62,12 +62,12 @@ class CacheLayout:
 
 
 class Prefix:
-    """Hidden states after the frozen blocks, computed with the base model's weights, which no trial changes.
+    """Cache of hidden states after the frozen blocks, computed with the base model's weights.
 
-    Sentences are processed in fixed groups of similar length; a whole group is processed when one of its sentences is
-    first needed. The last bits of a sum depend on the shape of its batch, so fixed groups make the results independent
-    of what the process computed before and let a resumed trial match an uninterrupted one bit for bit. Groups beyond
-    the budget, those with the longest sentences, are recomputed each time.
+    Sentences are processed in fixed groups of similar length; an entire group is processed when one of its sentences
+    is first needed. The last bits of a sum depend on the shape of its batch, so fixed groups make the results
+    independent of what the process computed before and let a resumed trial match an uninterrupted one bit for bit. The
+    longest sentences, whose groups exceed the memory budget, are recomputed for each batch.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Prefix:
             max_rows=max_bytes // bytes_per_row,
         )
         self._is_filled = np.zeros(len(self._layout.groups), bool)
-        # Only reserves memory: on a CPU, pages are allocated on first write.
+        # This only reserves memory: on a CPU, pages are allocated on first write.
         self._cache = torch.empty(self.capacity, self._width, dtype=dtype, device=model.device)
 
     @property
@@ -110,7 +110,7 @@ class Prefix:
         return (self.names, self.dtype) == (names, dtype)
 
     def hidden(self, ids: npt.NDArray[np.integer]) -> Tensor:
-        """Return the hidden states of the padded batch of these sentences, (sentences, longest, width), zero-padded."""
+        """Return the hidden states of a batch of sentences, (sentences, longest, width), padded with zeros."""
         self._fill_groups_of(ids)
         lengths = self._tokens.lengths(ids)
         hidden = torch.zeros(
@@ -137,7 +137,7 @@ class Prefix:
         return hidden
 
     def _fill_groups_of(self, ids: npt.NDArray[np.integer]) -> None:
-        """Compute the groups of these sentences that are in the layout and not yet computed."""
+        """Compute and cache the groups of these sentences, except groups beyond the budget or already in the cache."""
         numbers = np.unique(self._layout.group_of[ids])
         numbers = numbers[numbers >= 0]
         for number in numbers[~self._is_filled[numbers]]:
@@ -185,9 +185,9 @@ class Prefix:
 
     @contextmanager
     def replayed(self, *batches: npt.NDArray[np.integer]) -> Iterator[None]:
-        """Within the context, start the forward pass over the padded batch of these ids from cached hidden states.
+        """Within the context, skip the prefix in the forward pass of a batch and use the cached hidden states.
 
-        For several batches, this is one packed pass over all their cells as one sequence.
+        If there are several batches, they must be processed together in one packed pass.
         """
         hidden_by_batch = [self.hidden(ids) for ids in batches]
         if len(batches) == 1:

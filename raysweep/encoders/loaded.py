@@ -24,7 +24,7 @@ TEXTS_PER_CALL = 1024  # texts that a model's own ``encode`` embeds between prog
 
 
 def import_libraries() -> None:
-    """Import the libraries for :meth:`LoadedEncoder.load` ahead of its first call, since importing takes seconds."""
+    """Import the libraries that :meth:`LoadedEncoder.load` needs before its first call, since this takes seconds."""
     importlib.import_module("sentence_transformers")
 
 
@@ -47,7 +47,7 @@ def no_progress(done: int, total: int, unit: str) -> None:
 
 @dataclass(frozen=True)
 class LoadedEncoder:
-    """An encoder in memory, with the precision set in ``config``."""
+    """An encoder in memory, which embeds texts in the precision set in ``config``."""
 
     config: EncoderConfig
     source: ModelSource
@@ -69,7 +69,7 @@ class LoadedEncoder:
         If ``identity`` is given, the encoder must match it and may come from a copy in ``artifacts``.
 
         Raises:
-            InputError: If the encoder is not on this machine, is not a text encoder or cannot be used in this role.
+            InputError: If the encoder cannot be found, is not a text encoder, or cannot be used in this role.
         """
         source = locate(config) if identity is None else locate_same(config, identity, artifacts)
         model = encoder.load(config, role=role, device=device, source=source)
@@ -89,7 +89,7 @@ class LoadedEncoder:
         return encoder_tokens.tokenize(self.model, texts, self.source.prompt_of(self.config))
 
     def count_truncated(self, texts: Sequence[str], tokens: Tokens) -> int:
-        """Return how many texts exceed the model's limit; ``tokens`` is the result of :meth:`tokenize`."""
+        """Return how many texts exceed the model's token limit; ``tokens`` is the result of :meth:`tokenize`."""
         limit = self.model.max_seq_length
         lengths = tokens.lengths(np.arange(len(tokens)))
         if limit is None or lengths.max(initial=0) < limit:
@@ -172,7 +172,7 @@ class LoadedEncoder:
     def _encode(
         self, texts: Sequence[str], prompt: str, side: Side, *, unit: bool, advance: Advance
     ) -> npt.NDArray[np.float32]:
-        """Return the embeddings from the model's own ``encode``, or from ``encode_query`` and ``encode_document``."""
+        """Return the embeddings from the model's own ``encode``, using the side's route if the model has a Router."""
         import torch
 
         from raysweep.encoders import precision

@@ -1,4 +1,4 @@
-"""Encoder lookup by name (demo, folder, bucket or Hub), and an identity that reflects the encoder's weights."""
+"""Encoder lookup by name (demo, folder, bucket or Hub), and encoder identities that depend on the weights."""
 
 import functools
 import hashlib
@@ -18,7 +18,7 @@ from raysweep.encoders.copies import MARKERS, UNUSED_FILES, download, find_copy
 from raysweep.errors import InputError
 from raysweep.storage.location import expand_home, is_file, is_folder, is_uri
 
-_HUB = "hub:"  # prefix of the identity of an encoder on the Hub
+_HUB = "hub:"  # prefix of the identities of Hub encoders
 # checked first by sentence-transformers
 SAFE_WEIGHTS = (
     "model.safetensors",
@@ -29,14 +29,14 @@ MODULES = "modules.json"
 TRANSFORMER_SETTINGS = "sentence_bert_config.json"
 ADAPTER = "adapter_config.json"
 MODEL_TYPE = "SentenceTransformer"  # in SETTINGS; the settings of other types are not read
-# class names of modules that embed queries and documents with different modules
+# class names of modules that route queries and documents to different submodules
 ROUTERS = (
     "Router",
     "Asym",
 )
 
 SIDE_PROMPTS: Sides[tuple[str, ...]] = Sides(("query",), ("document", "passage", "corpus"))
-"""The names of prompts that ``encode_query`` and ``encode_document`` look up, in this order."""
+"""The prompt names that ``encode_query`` and ``encode_document`` look up, in this order."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class ModelSource:
 
     @cached_property
     def identity(self) -> str:
-        """Return the key for artifacts: the Hub commit, or a hash of every file that affects the embeddings."""
+        """Return the identity: the Hub commit, or a hash of all files that affect the embeddings."""
         if self.known_identity:
             return self.known_identity
         digest = hashlib.sha256()
@@ -95,7 +95,7 @@ class ModelSource:
 
     @property
     def is_bare(self) -> bool:
-        """Return whether the model is a transformers checkpoint, to which sentence-transformers adds pooling."""
+        """Return whether the model is a plain transformers checkpoint, to which sentence-transformers adds pooling."""
         return not (self.folder / MODULES).is_file()
 
     @property
@@ -157,7 +157,7 @@ class ModelSource:
 
     @cached_property
     def model_type(self) -> str | None:
-        """Return the transformer's type in transformers' terms, such as ``bert``; None if unknown."""
+        """Return the transformer's ``model_type``, such as ``bert``, or None if unknown."""
         model_type = self.transformer_config.get("model_type")
         return model_type if isinstance(model_type, str) else None
 
@@ -217,8 +217,8 @@ def locate(config: EncoderConfig) -> ModelSource:
 def locate_same(config: EncoderConfig, identity: str, artifacts: str | None = None) -> ModelSource:
     """Find the encoder with this identity, which the driver found under the same configuration.
 
-    If this machine lacks the encoder's folder, a copy in ``artifacts`` has priority: nodes that start at the same time
-    then send no requests to the Hub.
+    If this machine lacks the encoder's folder, a copy in ``artifacts`` is preferred, so that nodes that start at the
+    same time send no requests to the Hub.
 
     Raises:
         InputError: If this machine has a different encoder under that name, or in the cases listed for :func:`locate`.
@@ -246,7 +246,7 @@ def locate_same(config: EncoderConfig, identity: str, artifacts: str | None = No
 def check_loadable(config: EncoderConfig, source: ModelSource) -> None:
     """Raise InputError if loading the weights may execute code, or if a PEFT adapter lacks the package peft."""
     folder = source.folder
-    # modules of a Router
+    # modules may be in subfolders, and a Router's modules in nested ones
     patterns = (
         "pytorch_model*.bin",
         "*_*/pytorch_model*.bin",

@@ -1,8 +1,8 @@
-"""A forward pass over several buckets of sentences at once: layers run on all cells, attention on each bucket.
+"""A forward pass over several buckets of sentences at once, in which only attention is computed per bucket.
 
-Buckets are small and padded to their longest sentence, so that few cells are wasted. Processing them one by one would
-take many small operations. In a packed pass, layers see the cells of all buckets as one sequence; only attention, which
-must not cross sentences, is computed per bucket.
+Each bucket is padded to its longest sentence. Small buckets waste few cells (tokens including padding), but processing
+them one by one would take many small operations. In a packed pass, the layers process the cells of all buckets as one
+sequence; only attention, which must not cross sentences, is computed per bucket.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 ATTENTION = "raysweep_packed"  # name of the per-bucket attention in transformers
-# modules that read only a bucket's hidden states and mask
+# modules after the transformer that read only a bucket's hidden states and mask
 MODULES_BEHIND = {
     "Pooling",
     "Normalize",
@@ -60,7 +60,7 @@ class _Bucket:
 
 
 def is_packable(model: "SentenceTransformer") -> bool:
-    """Return whether packed passes save time and equal the model's own passes: on a CPU, for known architectures."""
+    """Return whether packed passes save time and match the model's own passes: on CPUs, for known architectures."""
     transformer: Any = getattr(model[0], "auto_model", None)
     if transformer is None:
         return False
@@ -87,10 +87,10 @@ def forward(
     buckets: Iterable[npt.NDArray[np.integer]],
     context: AbstractContextManager[None],
 ) -> Tensor:
-    """Return the embeddings of the sentences of two or more buckets of ids, in order, (sentences, width).
+    """Return the embeddings of the sentences in two or more buckets of ids, in order, (sentences, width).
 
-    They have gradients if gradients are enabled. The model must be packable (:func:`is_packable`). The pass runs in
-    ``context``.
+    The embeddings carry gradients if gradients are enabled. The model must be packable (:func:`is_packable`). The
+    pass runs in ``context``.
     """
     padded = [_Bucket(**encoder.features(model, tokens, ids)) for ids in buckets]
     sizes = [bucket.num_cells for bucket in padded]
@@ -130,13 +130,13 @@ def _hidden(model: "SentenceTransformer", buckets: Sequence[_Bucket]) -> Tensor:
 
 
 def _counts_from(config: Any) -> str | None:
-    """Return where the architecture's positions start, or None if it does not support packed passes."""
+    """Return where the architecture's position ids start, or None if it does not support packed passes."""
     family = family_of(getattr(config, "model_type", None))
     return None if family is None else family.positions
 
 
 def _positions(config: Any, bucket: _Bucket) -> Tensor:
-    """Return the position of each cell in its sentence, as the architecture counts them: (sentences, longest)."""
+    """Return the position id of each cell in its sentence, as the architecture counts them, (sentences, longest)."""
     if _counts_from(config) == "0":
         _, longest = bucket.shape
         return torch.arange(longest).expand(bucket.shape)
@@ -165,10 +165,10 @@ def _attend(  # noqa: PLR0913 - the signature of transformers' AttentionInterfac
     scaling: float | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Return the attention within each sentence, (1, cells, heads, head width), and None for the weights.
+    """Return the attention outputs, (1, cells, heads, head width), and None for the attention weights.
 
-    Query, key and value are (1, heads, cells, head width) each. ``attention_mask`` is None because buckets have their
-    own masks.
+    ``query``, ``key`` and ``value`` are (1, heads, cells, head width). ``attention_mask`` is None because
+    buckets have their own masks.
     """
     sizes = [bucket.num_cells for bucket in buckets]
     projections = [cells[0].transpose(0, 1).split(sizes) for cells in (query, key, value)]

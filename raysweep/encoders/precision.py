@@ -1,4 +1,4 @@
-"""The precision that a trial trains in."""
+"""The precision of forward passes: fp32 or bf16."""
 
 import functools
 import time
@@ -8,13 +8,13 @@ if TYPE_CHECKING:
     import torch
 
 
-# modules that use NumPy, which lacks bf16; some exported models contain such a module
+# modules that use NumPy, which lacks bf16; some exported models contain one
 IN_NUMPY = {"HierarchicalTokenPooling"}
-MIN_BF16_GAIN = 1.25  # speedup of bf16 matrix products that outweighs autocast's conversions
+MIN_BF16_GAIN = 1.25  # minimum speedup of matrix products for which autocast pays off
 
 
 def autocast(precision: str, device: str) -> "torch.autocast":
-    """Return the context of a trial's forward passes: bf16 autocast, or a context that does nothing."""
+    """Return the context for forward passes: bf16 autocast, or a context that does nothing."""
     import torch
 
     kind = device.split(":")[0]
@@ -22,7 +22,7 @@ def autocast(precision: str, device: str) -> "torch.autocast":
 
 
 def resolve(precision: str, device: str, model: "torch.nn.Module | None" = None) -> str:
-    """Return ``fp32`` or ``bf16``: the requested precision, or for ``auto`` the faster one that the model supports."""
+    """Return ``fp32`` or ``bf16``: the requested precision, or for ``auto`` the faster one if the model supports it."""
     if precision != "auto":
         return precision
     if model is not None and IN_NUMPY.intersection(

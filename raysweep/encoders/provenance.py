@@ -15,9 +15,9 @@ FILE = "raysweep.json"
 
 @dataclass(frozen=True)
 class Provenance:
-    """The run and the point on its front, the tuned base model, and the sources of its training sentences.
+    """An exported model's run, point on the front and base model, and the sources of its training sentences.
 
-    ``subset`` is the configuration name of a source on the Hub; ``text_column`` holds the sentences.
+    ``subset`` is the configuration name of a Hub data set; ``text_column`` is the column with the sentences.
     """
 
     run: str
@@ -32,7 +32,7 @@ class Provenance:
         """Write the file into a model's folder.
 
         Raises:
-            OSError: If it cannot be written.
+            OSError: If the file cannot be written.
         """
         (folder / FILE).write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
 
@@ -50,4 +50,4 @@ class Provenance:
             provenance = TypeAdapter(cls).validate_json(path.read_bytes())
             if all(map(str.isprintable, provenance.tuned_on)):  # they may be printed to a terminal
                 return provenance
-        raise InputError(f"{path}: damaged; remove it and pass the data as --tuned-on")
+        raise InputError(f"{path}: damaged; remove it and pass the data with --tuned-on")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 WeightContext: TypeAlias = Callable[[], AbstractContextManager[None]]
-"""Function that returns the context in which a model has the weights of one side."""
+"""A function that returns the context in which a model has the weights of one side."""
 
 own_weights: WeightContext = nullcontext
 

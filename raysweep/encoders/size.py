@@ -15,7 +15,7 @@ FP32_BYTES = 4
 
 @dataclass(frozen=True)
 class EncoderSize:
-    """An encoder's fp32 weight bytes, number of layers, and hidden state width.
+    """The size of an encoder: bytes of its weights in fp32, number of layers, and width of its hidden states.
 
     ``num_layers`` and ``width`` are 0 if the configuration lacks them.
     """
@@ -34,7 +34,7 @@ class EncoderSize:
         """Return the size of the sentence-transformers model in a folder, summed over all its safetensors files."""
         weights_bytes = 0
         for path in folder.rglob("*.safetensors"):
-            # The shapes are in the file's header, which follows its 8-byte length.
+            # The shapes are in the file's header, which is preceded by its 8-byte length.
             with path.open("rb") as file:
                 (num_bytes,) = struct.unpack("<Q", file.read(8))
                 header = json.loads(file.read(num_bytes))
@@ -52,11 +52,11 @@ class EncoderSize:
         return cls(weights_bytes, int(sizes["num_hidden_layers"]), int(sizes["hidden_size"]))
 
 
-_SAME_WIDTH = {"Normalize", "Dropout", "LayerNorm"}  # modules that preserve embedding width
+_SAME_WIDTH = {"Normalize", "Dropout", "LayerNorm"}  # modules that preserve the embedding width
 
 
 def embedding_width(source: ModelSource) -> int | None:
-    """Return the width of an encoder's embeddings, which pooling and Dense modules set; None if the files do not show it."""
+    """Return the width of an encoder's embeddings after pooling and Dense modules, or None if its files do not show it."""
     width = source.transformer_config.get("hidden_size")
     for folder, name in source.modules[1:]:
         if name in _SAME_WIDTH:
@@ -72,7 +72,7 @@ def embedding_width(source: ModelSource) -> int | None:
 def _width_of_pooling(config: dict[str, Any]) -> int:
     """Return the width of the concatenated outputs of all pooling modes."""
     modes = config.get("pooling_mode")
-    if modes is None:  # saved before sentence-transformers 6
+    if modes is None:  # saved by sentence-transformers before version 6
         modes = [mode for name, mode in config.items() if name.startswith("pooling_mode_") and mode]
     num_modes = 1 if isinstance(modes, str) else len(modes)
     width = config.get("embedding_dimension") or config["word_embedding_dimension"]

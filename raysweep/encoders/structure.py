@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
-_REST = BLOCK_DEPTHS - 1  # depth within a block
+_REST = BLOCK_DEPTHS - 1  # depth within a block of its remaining parameters
 
 _POOLER = re.compile(r"(?:^|\.)pooler\.")
 
@@ -29,7 +29,7 @@ _POOLER = re.compile(r"(?:^|\.)pooler\.")
 class PrefixNames:
     """Module names of an encoder's frozen prefix.
 
-    ``embeddings`` and ``blocks`` return hidden states; ``next_block`` follows them.
+    ``embeddings`` and ``blocks`` name modules that return hidden states; ``next_block`` names the block after them.
     """
 
     embeddings: tuple[str, ...]
@@ -41,7 +41,7 @@ class Structure:
     """The parameters of an encoder, each with its depth in the order of computation.
 
     ``names`` are parameter names with any prefix, such as ``0.model.``. An encoder whose ``model_type`` is not in the
-    family table has only the ``none`` level.
+    family table supports only the ``none`` level.
     """
 
     def __init__(self, model_type: str | None, names: Sequence[str]) -> None:
@@ -58,9 +58,9 @@ class Structure:
 
     @property
     def is_complete(self) -> bool:
-        """Return whether the names cover the family's tables and every block's attention, intermediate and output.
+        """Return whether the names cover the family's tables and the attention, intermediate and output of every block.
 
-        Names in a file may differ from those in memory and then cover less.
+        Names in a file may differ from those in memory and may then cover less.
         """
         if self._family is None:
             return False
@@ -113,10 +113,10 @@ class Structure:
         )
 
     def prefix_names(self, modules: Sequence[str], level: str) -> PrefixNames | None:
-        """Return the prefix that ``level`` freezes, up to the end of a block.
+        """Return the prefix that ``level`` freezes, up to the end of the last completely frozen block.
 
-        Return None if that is less than a block, or if the family's hidden states cannot be cached. ``modules`` are the
-        encoder's module names.
+        Return None if no block is completely frozen or all are, or if the family's hidden states cannot be
+        cached. ``modules`` are the encoder's module names.
         """
         num_frozen = _block(level_depth(level) + 1)
         if num_frozen < 1 or num_frozen >= self.num_blocks or not self.family.caches_prefix:
@@ -194,7 +194,7 @@ class Structure:
 
     @cached_property
     def num_blocks(self) -> int:
-        """Return the number of blocks that levels can freeze, 0 if all blocks share their weights."""
+        """Return the number of blocks that levels can freeze, or 0 if all blocks share their weights."""
         depths = [depth for depth in self._depths.values() if depth is not None]
         return _block(max(depths, default=0)) + 1
 
@@ -204,7 +204,7 @@ class Structure:
 
     @cached_property
     def _depths(self) -> dict[str, int | None]:
-        """Return the depth of each parameter, None if no level freezes it, as for poolers, final norms and heads."""
+        """Return the depth of each parameter, or None if no level freezes it, as for poolers, final norms and heads."""
         return {name: self._depth(name) for name in self.names}
 
     def _depth(self, name: str) -> int | None:
@@ -254,7 +254,7 @@ class Structure:
 
 
 def _block(depth: int) -> int:
-    """Return the number of the block at this depth, -1 for the embeddings."""
+    """Return the number of the block at this depth, or -1 for the embeddings."""
     return (depth - EMBEDDING_DEPTHS) // BLOCK_DEPTHS
 
 

@@ -67,7 +67,7 @@ class Tokens:
     def padded(
         self, ids: npt.NDArray[np.integer], pad: int
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return the sentences' token ids, padded with ``pad``, and attention mask, int64 (sentences, longest)."""
+        """Return the token ids of sentences, padded with ``pad``, and the attention mask, int64 (sentences, longest)."""
         starts = self.offsets[ids]
         lengths = self.lengths(ids)
         column = np.arange(lengths.max())

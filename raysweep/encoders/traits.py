@@ -1,8 +1,8 @@
 """An encoder's traits, and the roles that they allow.
 
-Most models may have every role. A :class:`Limit` is a trait that excludes some roles. Limits that a model's files show
-are found without loading the model (:func:`limits_of_files`); :class:`EncoderTraits` finds the others in the loaded
-model.
+Most models may have every role. A :class:`Limit` is a trait that excludes some roles. Some limits are
+found in a model's files, without loading the model (:func:`limits_of_files`); :class:`EncoderTraits` finds the others
+in the loaded model.
 """
 
 import re
@@ -37,7 +37,7 @@ _DENSE = "models that return one dense vector per sentence"
 
 @dataclass(frozen=True)
 class Limit:
-    """A trait that restricts a model to some roles; ``alternative`` names models without it."""
+    """A trait that restricts a model to some roles; ``alternative`` describes models without the trait."""
 
     trait: str
     roles: frozenset[Role] = frozenset()
@@ -50,8 +50,8 @@ MULTI_VECTOR = Limit(
     "it is a multi-vector (late interaction) encoder, which returns one vector per token"
 )
 MULTIMODAL = Limit(
-    "it embeds other modalities than text, such as images (CLIP)",
-    alternative="models of texts only",
+    "it embeds modalities other than text, such as images (CLIP)",
+    alternative="text-only models",
 )
 UNPOOLED = Limit("it has no pooling module, so it returns one vector per token")
 ROUTER = Limit(
@@ -84,7 +84,7 @@ _LIMITS_BY_MODULE = {
     **dict.fromkeys(ROUTERS, ROUTER),
     "StaticEmbedding": STATIC,
 }
-"""Limits by class name of a module."""
+"""Limits by a module's class name."""
 
 _OF_TOKENS = ("Transformer", "WordEmbeddings", "WordWeights", "CNN", "LSTM", "WeightedLayerPooling")
 _WITHOUT_POOLING = frozenset((*_OF_TOKENS, "Dense", "Dropout", "LayerNorm", "Normalize"))
@@ -147,7 +147,7 @@ def check_files(config: EncoderConfig, role: Role, source: ModelSource) -> None:
 
 
 def notes(config: EncoderConfig, role: Role, source: ModelSource) -> list[str]:
-    """Return lines about unexpected properties of a model in this role."""
+    """Return notes on properties of a model that are unexpected in this role."""
     lines = []
     if source.is_bare:
         is_causal = any(name.endswith("ForCausalLM") for name in source.architectures)
@@ -192,7 +192,7 @@ class EncoderTraits:
 
     @classmethod
     def of(cls, model: "SentenceTransformer") -> "EncoderTraits":
-        """Return a loaded model's traits, which are partly found by preprocessing a word."""
+        """Return a loaded model's traits, one of which is found by preprocessing a short text."""
         is_routed = has_router(model)
         is_adapted = any(
             getattr(module, "_hf_peft_config_loaded", False) or hasattr(module, "peft_config")

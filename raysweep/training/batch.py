@@ -1,4 +1,4 @@
-"""One batch as a loss sees it."""
+"""Batches of examples, the inputs of losses."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ Ids: TypeAlias = npt.NDArray[np.integer]
 
 @dataclass(frozen=True)
 class Batch:
-    """The embeddings of a batch of examples, with everything that a loss may need to know about the sentences.
+    """The embeddings of a batch of examples, and the data that losses may need about their sentences.
 
     Attributes:
         columns: Tensors (batch, width) in fp32 with gradients, one for each sentence of an example.
@@ -56,7 +56,8 @@ class Batch:
 def targets_of(batch: Batch, rule: TargetRule) -> Tensor | None:
     """Return a batch's targets under a :data:`raysweep.config.loss_spec.TargetRule`.
 
-    Their shape is (batch,), or (batch, width of the reference encoder) for ``reference_embedding``; they may be None.
+    Their shape is (batch,), or (batch, width of the reference encoder) for ``reference_embedding``. The result is None
+    if the examples have no targets.
     """
     if rule == "reference_margin":
         anchor, positive, negative = batch.reference
@@ -67,5 +68,5 @@ def targets_of(batch: Batch, rule: TargetRule) -> Tensor | None:
 
 
 def cosines(first: Tensor, second: Tensor) -> Tensor:
-    """Return the cosine of each row of two tensors (batch, width)."""
+    """Return the cosines (batch,) between corresponding rows of two tensors (batch, width)."""
     return nn.functional.cosine_similarity(first, second)

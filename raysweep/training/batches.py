@@ -1,6 +1,6 @@
 """Training batches: example order and sentence embeddings.
 
-A batch embeds each distinct sentence once, in packs of length buckets.
+Each distinct sentence in a batch is embedded once, in buckets of similar length that are grouped into packs.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,22 +36,22 @@ Pack: TypeAlias = list[npt.NDArray[np.integer]]
 
 
 class ExampleOrder:
-    """Examples of one kind in a seeded order without replacement, reshuffled for each pass.
+    """Examples of one kind in a seeded random order, reshuffled for each pass over them.
 
     ``ids`` (examples, columns) are sentence ids; ``targets`` (examples,) is None for kinds without targets.
-    ``remaining`` holds the positions that are drawn but not yet taken; together with ``rng`` it is the state of the
-    order.
+    ``remaining`` holds the positions that have been drawn but not yet taken; together with ``rng``, it is the state of
+    the order.
 
     With ``no_duplicates``, an example that shares a sentence with its batch waits for the next batch, as in
-    sentence-transformers' ``BatchSamplers.NO_DUPLICATES``. Waiting examples fill up a batch that this pass and the next
-    cannot complete without duplicates.
+    sentence-transformers' ``BatchSamplers.NO_DUPLICATES``. If this pass and the next cannot complete a batch
+    without duplicates, waiting examples fill it.
 
-    With ``per_class``, a pass is in the order of :func:`interleave_classes`, by the classes of the examples' first
+    With ``per_class``, each pass is ordered by :func:`interleave_classes`, using the classes of the examples' first
     sentences. ``soft_targets`` is a rule of :data:`raysweep.config.soft_targets.SOFT_TARGETS` that replaces the stored
     targets.
 
     Raises:
-        InputError: If examples are ordered by class, but fewer than two classes have two examples.
+        InputError: If examples are ordered by class, but fewer than two classes have at least two examples.
     """
 
     def __init__(
@@ -108,7 +108,10 @@ class ExampleOrder:
             self.remaining = np.concatenate([self.remaining, next_pass])
 
     def _find_distinct(self, count: int) -> list[int]:
-        """Return the places in ``remaining`` of the first ``count`` examples whose sentences all differ."""
+        """Return indices into ``remaining``: the first ``count`` examples without common sentences.
+
+        If there are too few, add the first of the other examples.
+        """
         distinct: list[int] = []
         waiting: list[int] = []
         in_batch: set[int] = set()
@@ -126,24 +129,28 @@ class ExampleOrder:
 
 
 def check_classes(labels: npt.NDArray[np.integer]) -> None:
-    """Raise InputError unless at least two classes have two examples, as losses over a batch's classes need."""
+    """Raise InputError unless at least two classes have two or more examples.
+
+    Losses that compare the classes within a batch need them.
+    """
     counts = np.unique(labels, return_counts=True)[1]
     num_classes = int((counts >= 2).sum())
     if num_classes < 2:
         raise InputError(
-            f"data: {num_classes} classes have two training sentences; allowed with losses over the classes of a batch: "
-            "2 classes or more"
+            f"data: {num_classes} classes have two or more training sentences; allowed with losses that compare classes "
+            "within a batch: 2 classes or more"
         )
 
 
 def interleave_classes(
     labels: npt.NDArray[np.integer], per_class: int, rng: np.random.Generator
 ) -> npt.NDArray[np.int64]:
-    """Return positions of ``labels`` (examples,), ordered so that every batch has sentences of several classes.
+    """Return positions in ``labels`` (examples,), ordered so that every batch has sentences of several classes.
 
-    The examples of each class are shuffled and cut into groups of ``per_class``. In each round, every class with groups
-    left appends one, in random order. The order ends when only one class has groups left. A remainder of one example is
-    left out. With groups of two, this is the order of sentence-transformers' ``BatchSamplers.GROUP_BY_LABEL``.
+    The examples of each class are shuffled and cut into groups of ``per_class``. In each round, one group of every class
+    that has groups left is appended, in random order. The order ends when only one class has groups left. Groups of one
+    example are left out. With groups of two, this is the order of sentence-transformers'
+    ``BatchSamplers.GROUP_BY_LABEL``.
     """
     groups: dict[int, list[npt.NDArray[np.int64]]] = {}
     for label in np.unique(labels):
@@ -154,12 +161,12 @@ def interleave_classes(
         groups[int(label)] = [group for group in of_class if len(group) >= 2]
     order: list[npt.NDArray[np.int64]] = []
     last = None  # the class of the last group
-    # afterwards, only one class has groups left
+    # after these rounds, only one class has groups left
     *_, num_rounds, _ = sorted(map(len, groups.values()))
     for number in range(num_rounds):
         in_round = [label for label, of_class in groups.items() if len(of_class) > number]
         in_round = rng.permutation(in_round).tolist()
-        if in_round[0] == last:  # otherwise two groups of a class would follow each other
+        if in_round[0] == last:  # otherwise two groups of the same class would be adjacent
             in_round[:2] = in_round[1::-1]
         order += [groups[label][number] for label in in_round]
         last = in_round[-1]
@@ -167,7 +174,7 @@ def interleave_classes(
 
 
 class ColumnEncoder(Protocol):
-    """Encoder of the sentences in some columns of examples."""
+    """Encoder for the sentences in one or more columns of examples."""
 
     def packs(self, ids: npt.NDArray[np.integer]) -> list[Pack]:
         """Group distinct sentences into packs."""
@@ -179,10 +186,11 @@ class ColumnEncoder(Protocol):
 
 
 class TrainedEncoder:
-    """The encoder that a trial trains, with the tokens of all sentences on one side. Each trial has its own.
+    """The encoder that a trial trains, for the sentences on one side. Each trial creates its own.
 
-    With ``checkpoints``, blocks are recomputed in the backward pass. ``weights`` is the context in which the model has
-    this side's weights, and ``batch_context`` the context of each batch's forward pass.
+    ``tokens`` holds the tokens of all sentences. With ``checkpoints``, blocks are recomputed in the backward pass.
+    Within ``weights()``, the model has this side's weights. ``batch_context`` returns the context for the forward pass
+    of a batch.
     """
 
     def __init__(
@@ -230,10 +238,10 @@ class TrainedEncoder:
 
     @contextmanager
     def _look_up_words(self, packs: Iterable[Pack]) -> Iterator[None]:
-        """Look up the distinct words of these sentences once; within the context, the model reads rows of the result.
+        """Look up the distinct words of these sentences once; within the context, the model uses the looked-up rows.
 
-        The word embedding table is half of a small encoder's parameters, and each lookup in it would create a gradient
-        as large as the table.
+        The word embedding table holds half of a small encoder's parameters, and each lookup in it would create a
+        gradient as large as the table.
         """
         table = self._word_table
         if table is None or not table.weight.requires_grad:
@@ -263,7 +271,7 @@ class TrainedEncoder:
 
 
 class StoredColumns:
-    """Columns whose embeddings are read from storage instead of computed; no gradient flows to them."""
+    """Columns whose embeddings are read from storage instead of being computed; no gradient flows to them."""
 
     def __init__(self, stored: StoredEncoder, device: torch.device) -> None:
         self.stored, self.device = stored, device
@@ -323,7 +331,7 @@ class _Batch:
         return cls(parts, rows)
 
     def columns(self, embeddings: Tensor) -> list[Tensor]:
-        """Return one tensor (batch, width) per column, from embeddings in the order of the packs."""
+        """Return one tensor (batch, width) per column, given the embeddings in the order of the packs."""
         rows = encoder.on_device(self.rows, embeddings.device)
         return [embeddings[column] for column in rows.T]
 
@@ -331,9 +339,10 @@ class _Batch:
 class RecomputedBatch:
     """A batch whose activations are recomputed in the backward pass, for devices with too little memory to keep them.
 
-    ``columns`` are those of :func:`embed_columns`. After the loss has been backpropagated to them, :meth:`backward`
-    recomputes the activations pack by pack, with the same dropout masks, and accumulates the encoder's gradients. Up to
-    rounding, these equal the full batch's gradients, for any loss over the columns (Gao et al. 2021, arXiv:2101.06983).
+    ``columns`` holds the same tensors that :func:`embed_columns` returns. After the loss has been backpropagated to them,
+    :meth:`backward` recomputes the activations pack by pack, with the same dropout masks, and accumulates the encoder's
+    gradients. Up to rounding, these equal the full batch's gradients, for any loss over the columns (Gao et al. 2021,
+    arXiv:2101.06983).
     """
 
     def __init__(
@@ -359,7 +368,7 @@ class RecomputedBatch:
     def backward(self) -> None:
         """Accumulate the encoder's gradients."""
         gradient = self._embeddings.grad
-        assert gradient is not None, "the loss has to go backward first"
+        assert gradient is not None, "the loss must be backpropagated first"
         end = self._streams.position()
         pack_sizes = [sum(map(len, pack)) for _, pack in self._packs]
         gradients = gradient.split(pack_sizes)

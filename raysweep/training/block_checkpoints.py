@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class BlockCheckpoints:
     """The blocks of an encoder, whose activations are recomputed block by block (Chen et al. 2016, arXiv:1604.06174).
 
-    transformers' own checkpointing does not support some families. It would also draw new masks from :class:`Dropouts`
-    and use different attention than a packed pass (:mod:`raysweep.encoders.packed`).
+    transformers' own checkpointing does not support some families. It would also recompute blocks with new masks from
+    :class:`Dropouts` and without the attention of a packed pass (:mod:`raysweep.encoders.packed`).
 
     Raises:
         InputError: If the encoder's family is unknown.
@@ -37,9 +37,9 @@ class BlockCheckpoints:
     def added_to(
         self, context: AbstractContextManager[None], weights: WeightContext
     ) -> Iterator[None]:
-        """Checkpoint the blocks of a forward pass in ``context``, except those that a prefix cache replaces.
+        """Within ``context``, checkpoint all blocks that a prefix cache does not replace.
 
-        The blocks are recomputed in the context ``weights``, in which the forward pass also runs.
+        Blocks are recomputed within ``weights()``, like the forward pass itself.
         """
         with context:
             blocks = [block for block in self._blocks if "forward" not in vars(block)]
@@ -61,7 +61,7 @@ class BlockCheckpoints:
     def _contexts(
         self, weights: WeightContext
     ) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-        """Return the contexts of a block's forward pass and of its recomputation, which has the same masks."""
+        """Return the contexts for a block's forward pass and for its recomputation with the same masks."""
         return nullcontext(), self._with(
             self._dropouts.state(), self._config._attn_implementation, weights
         )

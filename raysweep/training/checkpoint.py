@@ -1,4 +1,4 @@
-"""Checkpoints: the complete state of training, from which a trial resumes as if never interrupted.
+"""Checkpoints: the complete state of training, from which a trial resumes as if it had never been interrupted.
 
 A checkpoint is a folder of tensors and plain values, written atomically. It contains no pickles.
 """
@@ -88,7 +88,7 @@ def save_state(
 def restore(training: Training, folder: str | Path | Folder) -> RungResult | None:
     """Load the latest checkpoint in ``folder`` into a new ``training`` and return the last rung's result, if any.
 
-    Without a checkpoint, nothing changes.
+    Without a checkpoint, do nothing and return None.
 
     Raises:
         InputError: If the checkpoint has a different configuration, seed or number of rungs.
@@ -124,7 +124,7 @@ def restore(training: Training, folder: str | Path | Folder) -> RungResult | Non
 
 
 class SavedTraining(Training):
-    """Training that saves and restores itself, for code that runs trials of every kind."""
+    """A :class:`Training` with ``save`` and ``restore`` methods, for code that runs trials of every kind."""
 
     def save(self, folder: str | Path | Folder, last: RungResult | None) -> None:
         """Write a checkpoint, like :func:`save`."""
@@ -151,7 +151,7 @@ def read_state(
     if differences:
         raise InputError(
             f"{as_folder(folder).location}: the checkpoint has another {' and '.join(differences)}; allowed: a "
-            "folder without checkpoints, or those of the same trial"
+            "folder without checkpoints, or with checkpoints of the same trial"
         )
     return checkpoint
 
@@ -202,7 +202,7 @@ def _separate_averages(training: Training) -> tuple[Mapping[str, Tensor], Mappin
 
 
 def _identity(training: SavedTrial) -> dict[str, Any]:
-    """Return the values that a checkpoint and the trial that resumes from it must share."""
+    """Return the values that must be the same in a checkpoint and in the trial that resumes from it."""
     return {
         "config": training.config.identity,
         "seed": training.seed,
@@ -215,7 +215,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     tensors = {}
     for index, slots in optimizer.state_dict()["state"].items():
         for slot, value in slots.items():
-            if value is not None:  # such as the buffer of sgd without momentum
+            if value is not None:  # SGD's buffer is None without momentum
                 tensors[f"optimizer.{index}.{slot}"] = value
     return tensors
 
@@ -245,7 +245,7 @@ def _restore_random_streams(
 def _pack_result(result: RungResult) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Return a result's plain values, and its per-query scores as one tensor (scores, queries) per point.
 
-    The points are in the order of ``keys``, and each tensor's rows in the order of ``scores``.
+    The points are in the order of ``keys``, and the rows of each tensor are in the order of ``scores``.
     """
     scores_by_key = {**result.points, **result.labeled, **result.tasks}
     first_scores = next(iter(scores_by_key.values()))
@@ -276,7 +276,7 @@ def write(
     The previous checkpoint is deleted once the new one has been read back, verified and stored.
 
     Raises:
-        OSError: If the checkpoint cannot be written or does not match its source.
+        OSError: If the checkpoint cannot be written or is damaged when read back.
     """
     from safetensors.torch import save_file
 
@@ -294,7 +294,7 @@ def write(
             _read_files(temporary)
         except ValueError as error:
             raise OSError(
-                f"{folder.location}: checkpoint {name} was not stored as it was written: {error}"
+                f"{folder.location}: checkpoint {name} is damaged after writing: {error}"
             ) from None
         if (
             folder.path / name
@@ -375,7 +375,7 @@ def _checksum(tensors: Mapping[str, Tensor]) -> int:
 
 
 def _set_aside(folder: Folder, place: Path, problem: str) -> None:
-    """Rename a damaged checkpoint, which would otherwise hide an intact one."""
+    """Rename a damaged checkpoint, so that it does not hide an intact one."""
     aside = place.with_name(f"damaged-{place.name}-{uuid.uuid4().hex[:8]}")
     warnings.warn(
         f"{folder.location}/{place.name}: damaged checkpoint ({problem}); the trial resumes from an earlier one, if any",

@@ -1,4 +1,4 @@
-"""Dropout layers: their rates, and masks that take a tenth as long to sample as torch's on a CPU."""
+"""Dropout layers: their rates, and masks that can be sampled ten times as fast as torch's on a CPU."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from raysweep.encoders.traits import dropout_sites
 
-# masks compare 16 random bits per element, so a rate is accurate to within 1 / 131072
+# masks use 16 random bits per element, so a rate is accurate to within 1 / 131072
 _STEPS = 1 << 16
 
 
@@ -24,7 +24,7 @@ class Generator:
         self.bits = np.random.SFC64(seed)
 
     def mask(self, like: Tensor, rate: float) -> Tensor:
-        """Return 0 with probability ``rate``, otherwise 1 / (1 - rate), in the shape and type of ``like``."""
+        """Return a mask with the shape and type of ``like``: 0 with probability ``rate``, otherwise 1 / (1 - rate)."""
         dropped = min(_STEPS - 1, round(rate * _STEPS))  # of the 2**16 values
         count = like.numel()
         words = self.bits.random_raw(-(-count // 4))  # 64 bits each
@@ -94,7 +94,7 @@ class Dropouts:
 
 
 class RandomStreams:
-    """The sources of dropout masks: the stream of :class:`FastDropout`, and torch's on the CPU and GPU."""
+    """The random streams of dropout masks: that of :class:`FastDropout`, and torch's on the CPU and GPU."""
 
     def __init__(self, dropouts: Dropouts, device: torch.device) -> None:
         self._dropouts = dropouts

@@ -1,4 +1,4 @@
-"""Losses as torch modules: sentence-transformers' losses, user-defined ones, and those that the library lacks."""
+"""Losses as torch modules: sentence-transformers' losses, user-defined ones, and ones that sentence-transformers lacks."""
 
 import inspect
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ class BatchLoss(Protocol):
 
 
 class EmbeddingLoss(nn.Module):
-    """A loss with the method ``compute_loss_from_embeddings``, which all losses of sentence-transformers have."""
+    """A :class:`BatchLoss` from a loss with ``compute_loss_from_embeddings``, such as sentence-transformers' losses."""
 
     def __init__(self, loss: nn.Module, targets: TargetRule) -> None:
         super().__init__()
@@ -37,16 +37,16 @@ class EmbeddingLoss(nn.Module):
 
 
 class SoftmaxLoss(nn.Module):
-    """Cross-entropy of a linear head over single sentences, for any number of classes.
+    """Cross-entropy of a linear head on single sentences, for any number of classes.
 
     The head multiplies unit embeddings by the square root of their width. Their entries are then of order 1, like an
-    encoder's hidden states, so that one learning rate suits both. ``label_smoothing`` is the share of each target that
-    is spread evenly over all classes (Szegedy et al. 2016, arXiv:1512.00567).
+    encoder's hidden states, so that one learning rate suits both the head and the encoder. ``label_smoothing`` is the
+    share of each target that is spread evenly over all classes (Szegedy et al. 2016, arXiv:1512.00567).
 
     With ``targets="teacher"``, the loss is w D + (1 - w) C, where C is the cross-entropy above, w is ``teacher_weight``
     and D is the distillation loss of Hinton et al. 2015 (arXiv:1503.02531, section 2): T^2 times the cross-entropy of
-    softmax(z / T) and softmax(log p / T), where z are the head's logits, p the teacher's class probabilities and T is
-    ``teacher_temperature``.
+    softmax(z / T) with targets softmax(log p / T), where z are the head's logits, p the teacher's class probabilities
+    and T is ``teacher_temperature``.
     """
 
     def __init__(  # noqa: PLR0913 (the parameters of the loss)
@@ -81,7 +81,7 @@ class SoftmaxLoss(nn.Module):
         return loss
 
     def _distillation_loss(self, scores: Tensor, probabilities: Tensor) -> Tensor:
-        """Return the loss of logits (batch, classes) under the teacher's probabilities (batch, classes)."""
+        """Return the distillation loss for logits and the teacher's probabilities, both (batch, classes)."""
         temperature = self.teacher_temperature
         smallest = torch.finfo(probabilities.dtype).tiny  # its logarithm is finite
         teacher_scores = probabilities.clamp_min(smallest).log().to(scores.dtype)
@@ -89,7 +89,7 @@ class SoftmaxLoss(nn.Module):
         return temperature**2 * nn.functional.cross_entropy(scores / temperature, soft_targets)
 
     def divergence(self, embeddings: Tensor, others: Tensor) -> Tensor:
-        """Return the divergence of the class probabilities p and q of two embeddings of the same sentences.
+        """Return the divergence between the class probabilities p and q for two embeddings of the same sentences.
 
         The embeddings are (batch, width). The result is a scalar, the mean over sentences of (KL(p, q) + KL(q, p)) / 2,
         which R-Drop adds to the loss (Liang et al. 2021, arXiv:2106.14448).
@@ -113,8 +113,8 @@ def logits(head: nn.Linear, embeddings: Tensor) -> Tensor:
 class OtherClassNegativesLoss(nn.Module):
     """sentence-transformers' ``MultipleNegativesRankingLoss`` without negatives of the anchor's own class.
 
-    Examples are an anchor, its positive and possibly a negative. ``directions`` and ``partition_mode`` are those of the
-    library's class. An anchor without negatives has loss 0.
+    An example is an anchor, its positive and possibly a negative. ``directions`` and ``partition_mode`` are those of
+    sentence-transformers' class. An anchor without negatives has a loss of 0.
     """
 
     def __init__(
@@ -147,10 +147,10 @@ class OtherClassNegativesLoss(nn.Module):
         return torch.stack(losses).mean()
 
     def _scores(self, sides: Mapping[str, "_Side"], direction: str) -> Tensor:
-        """Return the scaled cosines of a direction, (batch, contrasted sentences), -inf for those left out.
+        """Return the scaled cosines for a direction, (batch, contrasted sentences), with -inf for excluded sentences.
 
-        Sentences of the row's class are left out, except the row's positive. If the direction has no positive,
-        sentences of the row's own example are left out too.
+        Sentences of the row's class are excluded, except the row's positive. If the direction has no positive,
+        sentences of the row's own example are excluded too.
         """
         from_name, _, to_name = direction.partition("_to_")
         rows = sides["query" if from_name == "query" else "positive"]
@@ -176,7 +176,7 @@ class _Side(NamedTuple):
 class GuidedLoss(nn.Module):
     """sentence-transformers' ``GISTEmbedLoss`` with the reference encoder as the guide (Solatorio 2024, arXiv:2402.16829).
 
-    Examples are an anchor, its positive and possibly a negative. Each anchor's positive is contrasted with the batch's
+    An example is an anchor, its positive and possibly a negative. Each anchor's positive is contrasted with the batch's
     other positives, the anchors and the negatives; each positive is also contrasted with the other positives. Pairs
     whose cosine under the guide exceeds the anchor-positive cosine minus the margin are left out.
     """
@@ -214,7 +214,7 @@ class GuidedLoss(nn.Module):
 
 
 def _contrasted(columns: Sequence[Tensor]) -> list[Tensor]:
-    """Return the cosines (batch, batch) of anchors with positives, anchors, and negatives, and among positives."""
+    """Return the cosines (batch, batch) of anchors with positives and anchors, among positives, and with negatives."""
     anchors, positives, *negatives = (nn.functional.normalize(column, dim=-1) for column in columns)
     pairs = [(anchors, positives), (anchors, anchors), (positives, positives)]
     pairs += [(anchors, negative) for negative in negatives]
@@ -224,12 +224,12 @@ def _contrasted(columns: Sequence[Tensor]) -> list[Tensor]:
 def build(
     name: str, values: Mapping[str, Value], model: nn.Module, *, width: int = 0, num_labels: int = 0
 ) -> nn.Module:
-    """Return the module of a loss, a :class:`BatchLoss`.
+    """Return a loss as a module that implements :class:`BatchLoss`.
 
     The module keeps ``model`` as a submodule but never calls it, because embeddings are computed elsewhere.
 
     Args:
-        name: A loss in the table, or the import path of a user-defined loss.
+        name: The name of a built-in loss, or the import path of a user-defined loss.
         values: The values of all the loss's parameters.
         model: The encoder.
         width: The width of the embeddings, for losses with a head.
@@ -264,10 +264,10 @@ def sum_over_widths(loss: BatchLoss, batch: Batch, widths: Sequence[int]) -> Ten
 
 
 def retention_term(batch: Batch) -> Tensor:
-    """Return the mean squared difference between tuned and reference cosines on a batch's pairs, a scalar.
+    """Return the mean squared difference between the tuned and reference cosines of a batch's pairs, a scalar.
 
-    An example's first sentence is paired with each of its other sentences; if examples are single sentences, each one
-    is paired with the next in the batch.
+    An example's first sentence is paired with each of its other sentences. If examples are single sentences, each is
+    paired with the next one in the batch.
     """
     return nn.functional.mse_loss(_pair_cosines(batch.columns), _pair_cosines(batch.reference))
 

@@ -18,9 +18,9 @@ def build_optimizer(
 ) -> torch.optim.Optimizer:
     """Return the trial's optimizer for the trainable ``parameters``, keyed by name.
 
-    Weight decay applies to matrices, not to biases and norms, as in transformers' trainer. ``heights`` maps a parameter
-    to the number of blocks above it, 0 if missing; each such block multiplies the learning rate by ``layer_decay``, as
-    in ELECTRA (Clark et al. 2020, arXiv:2003.10555).
+    Weight decay applies to matrices, not to biases and norms, as in transformers' trainer. ``heights`` maps a parameter's
+    name to its height (:meth:`Structure.heights`), 0 if missing. The learning rate is multiplied by
+    ``layer_decay ** height``, as in ELECTRA (Clark et al. 2020, arXiv:2003.10555).
     """
     by_height: dict[int, list[torch.nn.Parameter]] = {}
     for name, parameter in parameters.items():
@@ -47,9 +47,9 @@ def build_optimizer(
 
 
 def _betas(config: TrialConfig) -> tuple[float, float]:
-    """Return the decay rates of Adam's two means: of gradients, and of their magnitudes.
+    """Return Adam's betas: the decay rates of the running averages of gradients and of their magnitudes.
 
-    Adamax without momentum uses neither, as in Vasilyev et al. 2024, Table 20: each step follows the gradient's sign.
+    For Adamax without momentum, both are 0, as in Vasilyev et al. 2024, Table 20: each step follows the gradient's sign.
     """
     first, second = 0.9, 0.999  # torch's defaults
     if config.momentum is not None:
@@ -59,7 +59,7 @@ def _betas(config: TrialConfig) -> tuple[float, float]:
     return first, second
 
 
-# Factors after warm-up, as functions of progress, which is 0 right after warm-up and 1 at the end.
+# Learning-rate factors after warm-up, as functions of progress from 0 (end of warm-up) to 1 (end of the schedule).
 _FACTORS: Mapping[str, Callable[[float], float]] = MappingProxyType(
     {
         "constant": lambda progress: 1.0,
@@ -80,10 +80,10 @@ def rate_multiplier(
     rung: int = 0,
     decay: float | None = None,
 ) -> float:
-    """Return the factor in [0, 1] on the learning rate at optimizer step ``step`` of ``num_steps``, counted from 0.
+    """Return the learning-rate factor, in [0, 1], for optimizer step ``step`` of ``num_steps``, counting from 0.
 
-    It rises linearly from 0 over ``warmup_steps`` (which may exceed ``num_steps``, so that the rate never reaches its
-    full value), then follows the schedule. Values equal those of transformers' schedulers of the same names;
+    The factor rises linearly from 0 over ``warmup_steps``, then follows the schedule; if ``warmup_steps`` exceeds
+    ``num_steps``, it never reaches 1. Values equal those of transformers' schedulers with the same names;
     ``constant`` is ``constant_with_warmup``, and ``polynomial`` has power 2 and ends at 0. ``quadratic`` is
     ``1 - progress ** 2`` (Vasilyev et al. 2024, Table 19). To restart a schedule, count steps from the restart.
 
@@ -117,7 +117,7 @@ class LearningRates:
             self._warmup_steps = config.warmup_steps
 
     def rate(self, rung: int, step_in_rung: int) -> float:
-        """Return the learning rate of a step; rungs and the steps of each rung are counted from 0."""
+        """Return the learning rate of a step; rungs and steps within a rung are counted from 0."""
         config = self._config
         step = step_in_rung
         if not config.restart_each_rung:
@@ -133,19 +133,19 @@ class LearningRates:
         return config.peak_learning_rate * factor
 
     def apply(self, optimizer: torch.optim.Optimizer, rung: int, step_in_rung: int) -> None:
-        """Set the learning rate of each parameter group, scaled by the factor of the group's block."""
+        """Set the learning rate of each parameter group, scaled by the group's layer-decay factor."""
         rate = self.rate(rung, step_in_rung)
         for group in optimizer.param_groups:
             group["lr"] = rate * group["rate_factor"]
 
 
 class WeightAverage:
-    """Exponential moving average of parameters over optimizer steps, without the initial weights.
+    """Exponential moving average of parameters over optimizer steps, excluding their initial values.
 
-    After n steps it is the weighted mean of the weights w_1 ... w_n after each step, with weight ``decay ** (n - i)``
-    for w_i: a decay of 0.99 averages roughly the last hundred steps. ``tensors`` are the averages, keyed by name, and
-    ``num_steps`` is n. While the average ``is_shown``, the parameters hold the averages and ``tensors`` the weights in
-    training.
+    After n steps, it is the mean of the parameters w_1, ..., w_n after each step, with w_i weighted by
+    ``decay ** (n - i)``; a decay of 0.99 averages roughly the last hundred steps. ``tensors`` holds the averages by
+    name, and ``num_steps`` is n. While ``is_shown``, the parameters hold the averages, and ``tensors`` holds the weights
+    being trained.
     """
 
     def __init__(self, parameters: Mapping[str, torch.nn.Parameter], decay: float) -> None:
@@ -167,7 +167,7 @@ class WeightAverage:
         torch._foreach_lerp_(averages, current, 1 / sum_of_weights)
 
     def swap(self) -> None:
-        """Exchange the averages and the weights in training without copying."""
+        """Exchange the averages and the weights being trained, without copying."""
         for name, parameter in self._parameters.items():
             parameter.data, self.tensors[name] = self.tensors[name], parameter.data
         self.is_shown = not self.is_shown

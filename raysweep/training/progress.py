@@ -8,12 +8,12 @@ from raysweep.results.types import RungProgress
 
 @dataclass
 class Progress:
-    """A trial's counts. Checkpoints store the fields under these names."""
+    """Counters of a trial, which checkpoints store under these names."""
 
     rung: int = 0  # finished rungs
-    seen: int = 0  # examples, all rungs
-    seen_in_rung: int = 0  # examples, current rung
-    steps_in_rung: int = 0  # optimizer steps, current rung
+    seen: int = 0  # examples in all rungs
+    seen_in_rung: int = 0  # examples in the current rung
+    steps_in_rung: int = 0  # optimizer steps in the current rung
     batches_in_rung: int = 0
     train_seconds: float = 0.0  # time spent in optimizer steps
 
@@ -24,7 +24,7 @@ class Progress:
         self.batches_in_rung += 1
 
     def begin_rung(self) -> None:
-        """Reset the counts of the current rung."""
+        """Reset the counters of the current rung."""
         self.seen_in_rung = 0
         self.steps_in_rung = 0
         self.batches_in_rung = 0
@@ -32,13 +32,13 @@ class Progress:
 
 @dataclass(frozen=True)
 class Pace:
-    """Speed of a rung in this process, which started or resumed it after ``first_seen`` examples."""
+    """Training speed in a rung that this process started or resumed after ``first_seen`` of its examples."""
 
     first_seen: int
     began: float = field(default_factory=time.monotonic)
 
     def progress(self, progress: Progress, num_examples: int, now: float) -> RungProgress:
-        """Return the progress of a rung of ``num_examples`` examples at time ``now`` of the monotonic clock."""
+        """Return the progress in a rung of ``num_examples`` examples at the monotonic time ``now``."""
         num_seen = progress.seen_in_rung
         examples_per_second = (num_seen - self.first_seen) / (now - self.began)
         return RungProgress(progress.rung + 1, num_seen, num_examples, examples_per_second)

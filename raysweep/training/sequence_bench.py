@@ -1,4 +1,4 @@
-"""State that a process's trials share when they learn a sequence of data sets."""
+"""State shared by the trials of a process that learn a sequence of data sets."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from raysweep.training.workbench import NO_CONTEXTS, Workbench
 
 @dataclass
 class SequenceBench(Workbench):
-    """A workbench for trials that train an adapter on stored embeddings, so the encoder itself is not loaded.
+    """A workbench for trials that train an adapter on stored embeddings; the encoder itself is not loaded.
 
     ``sub_embeddings`` holds the current trial's adapter layers. ``on_step`` is called at each optimizer step.
     """
@@ -43,7 +43,7 @@ class SequenceBench(Workbench):
         *,
         keeps_documents: bool = False,
     ) -> None:
-        """Load the adapters that a trial stored."""
+        """Load the adapter layers that a trial stored."""
         assert weights is not None
         self.sub_embeddings = SubEmbeddings.from_weights(weights)
 
@@ -52,7 +52,7 @@ class SequenceBench(Workbench):
         return self.sub_embeddings.weights
 
     def encoders(self, batch_contexts: Sides[BatchContext] = NO_CONTEXTS) -> Encoders:
-        """Return the encoders of queries and documents; they embed each sentence with the mask of its data set."""
+        """Return the query and document encoders, which embed each sentence under its data set's mask."""
         sentences, adapters = self.prepared.sequence, self.sub_embeddings
         return self.prepared.reference_embeddings.map(
             lambda embeddings: SubEncoder(embeddings, sentences, adapters, self.device)
@@ -65,7 +65,7 @@ class SequenceBench(Workbench):
     def task_scores(
         self, evaluation: ScoredSet, encoded: Encoded
     ) -> dict[PointKey, retrieval.Scores]:
-        """Return the scores of each data set's ``mask`` point, computed with that data set's queries and pool."""
+        """Return the scores of each data set's ``mask`` point on that data set's queries and pool."""
         assert isinstance(evaluation, SequenceSet)
         plain = self.measure(evaluation, [("plain", None)], encoded)["plain", None]
         of_tasks = evaluation.split_scores(plain)

@@ -1,4 +1,4 @@
-"""Training of a trial over a sequence of data sets with HyperMask; each rung is a data set."""
+"""Training of a trial on a sequence of data sets with HyperMask, one rung per data set."""
 
 import time
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ from raysweep.training.workbench import RungResult
 
 
 class _Learner(HyperMaskLearner):
-    """A learner that adds up the losses of a data set's batches, and reports each step."""
+    """A learner that sums the batch losses on a data set and reports each step."""
 
     def __init__(self, model: HyperMask, bench: SequenceBench) -> None:
         super().__init__(model)
@@ -47,9 +47,9 @@ class _Learner(HyperMaskLearner):
 
 
 class SequenceTraining:
-    """State of a trial between two optimizer steps, like :class:`raysweep.training.trainer.Training`."""
+    """The training of a trial on a sequence, with the interface of :class:`raysweep.training.checkpoint.SavedTraining`."""
 
-    recomputes = False  # nothing is large enough to be recomputed
+    recomputes = False  # never needed: an adapter's activations are small
 
     def __init__(
         self, config: TrialConfig, bench: SequenceBench, seed: int, num_rungs: int
@@ -58,7 +58,7 @@ class SequenceTraining:
         self.bench = bench
         self.seed = seed
         self.num_rungs = num_rungs
-        # moved back by the time already spent when a trial resumes
+        # when a trial resumes, moved back by the time already spent
         self.began = time.perf_counter()
         self.progress = Progress()
         parameters: Mapping[str, Any] = config.loss_parameters
@@ -81,7 +81,7 @@ class SequenceTraining:
 
     @cached_property
     def settings(self) -> TrainingSettings:
-        """The settings of each data set's training."""
+        """The settings for training on each data set."""
         batch_size = self.config.batch_size
         num_iterations = -(-self.config.examples_per_rung // batch_size)
         return TrainingSettings(num_iterations, batch_size, self.config.learning_rate, self.seed)
@@ -103,7 +103,7 @@ class SequenceTraining:
 
     @property
     def rung_is_full(self) -> bool:
-        """Return whether the data set's training has ended, so that :meth:`evaluate` is due."""
+        """Return whether training on the data set has ended, so that :meth:`evaluate` is due."""
         return self.trainer.is_done
 
     @property
@@ -121,7 +121,9 @@ class SequenceTraining:
         self.progress.train_seconds += time.perf_counter() - started
 
     def evaluate(self) -> RungResult:
-        """End the rung and score the data sets learned so far on dev. Only the last rung has operating points.
+        """End the rung and score the adapter on dev for each data set learned so far.
+
+        Only the last rung has operating points.
 
         Raises:
             TrialDivergedError: If the loss is not finite.
@@ -153,7 +155,7 @@ class SequenceTraining:
         return result
 
     def _show(self) -> None:
-        """Let the workbench score the current adapter under the masks of the data sets learned so far."""
+        """Put the current adapter into the workbench, with the masks of the data sets learned so far."""
         self.bench.sub_embeddings = SubEmbeddings.of(self.learner.model, self.progress.rung)
 
     def save(self, folder: str | Path | Folder, last: RungResult | None) -> None:
@@ -195,7 +197,7 @@ class SequenceTraining:
 
 
 def _with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Return the tensors whose names have a prefix, keyed by name without it."""
+    """Return the tensors whose names start with ``prefix``, keyed by the rest of the name."""
     return {
         name.removeprefix(prefix): value
         for name, value in tensors.items()

@@ -1,4 +1,4 @@
-"""Sub-embeddings: an adapter's embeddings over the frozen encoder, under each data set's mask."""
+"""Sub-embeddings: the outputs of an adapter on frozen embeddings, under one mask per data set."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from raysweep.training.hypermask.model import HyperMask, masked_weights
 from raysweep.training.trainable import TrainedWeights
 
 Layer = tuple[Tensor, Tensor]
-"""The weight (outputs, inputs) and the bias (outputs,) of a linear layer."""
+"""The weight (outputs, inputs) and bias (outputs,) of a linear layer."""
 
 _BODY = "body."
 ROWS_AT_ONCE = 8192
@@ -24,16 +24,16 @@ ROWS_AT_ONCE = 8192
 
 @dataclass(frozen=True)
 class SubEmbeddings:
-    """The linear layers of the adapter's MLP under each data set's mask, from first to last.
+    """The masked linear layers of an adapter's MLP for each data set, first layer first.
 
-    A data set's embedding of a unit embedding x is unit(x + MLP(x)), with ReLU between the layers.
+    Under a data set's mask, a unit embedding x becomes unit(x + MLP(x)), with ReLU between the layers.
     """
 
     layers: Sequence[Sequence[Layer]]
 
     @classmethod
     def of(cls, model: HyperMask, num_tasks: int) -> "SubEmbeddings":
-        """Return the layers of a model's adapter under the masks of its first data sets."""
+        """Return the layers of a model's adapter under the masks of its first ``num_tasks`` data sets."""
         with torch.no_grad():
             by_task = [masked_weights(model.target, model.masks(task)) for task in range(num_tasks)]
         return cls([_layers_of(weights) for weights in by_task])
@@ -43,19 +43,19 @@ class SubEmbeddings:
         """Rebuild the layers from the tensors that :meth:`weights` returned.
 
         Raises:
-            ValueError: If these are not an adapter's weights.
+            ValueError: If a tensor is not an adapter weight.
         """
         by_task: dict[int, dict[str, Tensor]] = {}
         for name, tensor in weights.tensors.items():
             task, _, own_name = name.partition(".")
             if not task.isdecimal() or not own_name.startswith(_BODY):
-                raise ValueError(f"{name} is not a weight of an adapter")
+                raise ValueError(f"{name} is not an adapter weight")
             by_task.setdefault(int(task), {})[own_name] = tensor
         return cls([_layers_of(by_task[task]) for task in sorted(by_task)])
 
     @property
     def weights(self) -> TrainedWeights:
-        """Return the layers as the named tensors that a run stores."""
+        """Return the layers as named tensors, the form in which a run stores them."""
         tensors = {}
         for task, layers in enumerate(self.layers):
             for number, (weight, bias) in enumerate(layers):
@@ -64,7 +64,7 @@ class SubEmbeddings:
         return TrainedWeights(tensors)
 
     def embed(self, embeddings: Tensor, task: int) -> Tensor:
-        """Return the sub-embeddings (rows, width) of unit embeddings (rows, width) under a data set's mask."""
+        """Return the sub-embeddings of unit embeddings under a data set's mask, both (rows, width)."""
         *hidden_layers, last = self.layers[task]
         states = embeddings
         for weight, bias in hidden_layers:
@@ -81,7 +81,7 @@ def _layers_of(weights: Mapping[str, Tensor]) -> list[Layer]:
 
 @dataclass(frozen=True)
 class SubEncoder:
-    """The encoder of a sequence's sentences, each under the mask of its own data set; nothing is encoded again."""
+    """An encoder that applies the adapter to stored embeddings, under the mask of each sentence's data set."""
 
     embeddings: Rows
     sentences: SentenceSequence

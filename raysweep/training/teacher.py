@@ -1,4 +1,4 @@
-"""The teacher of distilled trials: another run's rung, whose softmax head predicts sentences' class probabilities."""
+"""The teacher for distillation: a rung of another run, whose softmax head predicts class probabilities."""
 
 import hashlib
 from collections.abc import Sequence
@@ -54,10 +54,10 @@ class Teacher:
 
     @classmethod
     def find(cls, config: TeacherConfig) -> "Teacher":
-        """Return the rung with the lowest cross-entropy on dev among those with stored weights.
+        """Return the rung with the lowest cross-entropy on dev among those whose weights are stored.
 
         Raises:
-            InputError: If the folder is not a run or has no such rung, or if its base model has changed.
+            InputError: If the folder is not a run or has no such rung, or if the base model has changed.
         """
         run = open_folder(config.run)
         try:
@@ -70,7 +70,7 @@ class Teacher:
         model = EncoderConfig(**prepared.model)
         if locate(model).identity != prepared.model_identity:
             raise InputError(
-                f"teacher.run is {config.run}, but its model {model.name!r} has changed since"
+                f"teacher.run is {config.run}, but its model {model.name!r} has changed since that run"
             )
         return cls(
             run=config.run,
@@ -92,7 +92,7 @@ class Teacher:
             )
 
     def count_seen(self, sentences: Sentences) -> int:
-        """Return how many dev sentences the teacher was trained on, or 0 if its sentences have been deleted."""
+        """Return how many dev sentences the teacher was trained on; 0 if its training sentences have been deleted."""
         prepared = Prepared.read(open_folder(self.run).fetch("prepared.json"))
         if not prepared.sentences_artifact.exists:
             return 0
@@ -108,7 +108,7 @@ class Teacher:
         """Load the encoder with the rung's weights and head; the encoder may come from a copy in ``artifacts``.
 
         Raises:
-            InputError: If the weights or the base model are missing or have changed.
+            InputError: If the weights or the base model are missing or damaged, or if the base model has changed.
         """
         from raysweep.training.trainable import Trainable
 
@@ -138,7 +138,7 @@ class LoadedTeacher:
 
     def probabilities(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """Return the class probabilities (texts, classes) of texts, each prefixed with the prompt."""
-        # losses over labeled sentences train on documents
+        # losses over labeled sentences train the document side
         prompt = self.config.prompt_on("document") or ""
         embeddings = encoder.embed_texts(
             self.model, texts, prompt, arithmetic=self.config.precision
@@ -152,18 +152,18 @@ def _choose_rung(run: Folder, results: Results, trial: int | None) -> Calibratio
     rungs = [calibration for calibration in results.calibrations if calibration.split == "dev"]
     if not rungs:
         raise InputError(
-            f"teacher.run is {run.location}, which has no finished rung of the loss softmax; allowed: a run that has one"
+            f"teacher.run is {run.location}, which has no finished rung with the loss softmax; allowed: a run that has one"
         )
     stored = [rung for rung in rungs if run.exists(point_folder(rung.trial, rung.step))]  # type: ignore[arg-type]
     if not stored:
         raise InputError(
-            f"teacher.run is {run.location}, whose weights were removed; allowed: a run with weights of the loss softmax"
+            f"teacher.run is {run.location}, whose weights were removed; allowed: a run with weights for the loss softmax"
         )
     candidates = [rung for rung in stored if trial in (None, rung.trial)]
     if not candidates:
         trials = sorted({rung.trial for rung in stored if rung.trial is not None})
         raise InputError(
-            f"teacher.trial is {trial}; allowed: a trial of the loss softmax whose weights are stored in {run.location}: "
+            f"teacher.trial is {trial}; allowed: a trial with the loss softmax whose weights are stored in {run.location}: "
             f"{', '.join(map(str, trials))}"
         )
     return min(candidates, key=lambda rung: rung.cross_entropy)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 V = TypeVar("V")
 
 QUERY_PREFIX = "query."
-"""Prefix of these parameters' names in a trial. Names of an encoder's own parameters begin with a digit."""
+"""Prefix of parameter names of a separate query encoder. An encoder's own parameter names start with a digit."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class QueryWeights:
     Both encoders share one model. Its modules hold the document encoder's parameters, except while queries are embedded,
     so frozen parameters, buffers, caches and dropout layers exist only once.
 
-    ``parameters``, keyed by name, start as a copy of the model's trained parameters.
+    ``parameters``, keyed by name, start as copies of the model's trained parameters.
     """
 
     def __init__(self, model: torch.nn.Module, trained: Mapping[str, torch.nn.Parameter]) -> None:
@@ -89,11 +89,11 @@ class QueryWeights:
 
 
 class Trainable:
-    """An encoder whose trained part changes from trial to trial. Everything else stays that of the base model.
+    """An encoder whose trained part changes from trial to trial. Everything else stays as in the base model.
 
-    Only the trained part has a second copy in memory, the base model's, from which :meth:`reset` restores it. It has a
-    third copy if queries have their own encoder. If an encoder was loaded with bf16 weights, its matrices are in fp32
-    while they are trained.
+    Only the trained part has a second copy in memory, its base weights, from which :meth:`reset` restores it. A separate
+    query encoder adds a third copy. If an encoder was loaded with bf16 weights, its matrices are in fp32 while they are
+    trained.
     """
 
     def __init__(self, model: "SentenceTransformer") -> None:
@@ -127,7 +127,7 @@ class Trainable:
 
     @property
     def weight_contexts(self) -> Sides[WeightContext]:
-        """Return the contexts of query and document forward passes, shared if both sides have one encoder."""
+        """Return the contexts for query and document forward passes, shared if both sides have one encoder."""
         if self._query is None:
             return Sides.same(own_weights)
         return Sides(self._query.used, own_weights)
@@ -154,7 +154,7 @@ class Trainable:
     def start(self, config: TrialConfig) -> None:
         """Restore the base model and enable training of the part that ``config`` selects.
 
-        A new adapter is drawn from torch's random stream.
+        A new adapter is initialized from torch's random stream.
         """
         self.reset()
         if config.lora is not None:
@@ -172,7 +172,7 @@ class Trainable:
         """Restore the base model and load the weights that a trial trained, which become the trainable part.
 
         Raises:
-            ValueError: If the encoder has no such weights.
+            ValueError: If the encoder lacks a parameter with the name and shape of a weight.
         """
         self.reset()
         of_documents = weights.on("document")
@@ -232,7 +232,7 @@ class Trainable:
     def finish(self, share: float = 1.0) -> None:
         """Keep the weights (1 - share) base + share trained in fp32, with an adapter merged into them.
 
-        Queries must not have an encoder of their own.
+        Queries must not have a separate encoder.
         """
         assert self._query is None
         bf16_weights.widen(self.model)
@@ -245,7 +245,7 @@ class Trainable:
                     parameter.copy_(self._base[name].lerp(parameter, share))
 
     def _train(self, names: "list[str] | Mapping[str, Tensor]") -> None:
-        """Make these parameters of the base model trainable, and no others."""
+        """Make only these parameters of the base model trainable."""
         trained = set(names)
         if self._stores_bf16:
             bf16_weights.narrow(self.model, trained)
@@ -264,7 +264,7 @@ class Trainable:
         self.lora = lora
 
     def _separate(self) -> QueryWeights:
-        """Give queries an encoder of their own, with the model's current weights."""
+        """Give queries a separate encoder, which starts with the model's current weights."""
         self._query = QueryWeights(self.model, self._own_parameters)
         return self._query
 

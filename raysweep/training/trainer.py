@@ -1,4 +1,4 @@
-"""Training of one trial: optimizer steps, and the evaluation at the end of a rung."""
+"""Training of one trial: optimizer steps, and an evaluation at the end of each rung."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -42,9 +42,10 @@ from raysweep.training.workbench import NO_CONTEXTS, RungResult, Workbench
 
 
 class Training:
-    """State of a trial between two optimizer steps. It uses the workbench's model, starting from the base weights.
+    """The training of a trial, with its state between optimizer steps.
 
-    :mod:`raysweep.training.checkpoint` saves the state and restores it.
+    It trains the workbench's model, starting from the base weights. :mod:`raysweep.training.checkpoint` saves and
+    restores the state.
     """
 
     def __init__(self, config: TrialConfig, bench: Workbench, seed: int, num_rungs: int) -> None:
@@ -52,7 +53,7 @@ class Training:
         self.bench = bench
         self.seed = seed
         self.num_rungs = num_rungs
-        # moved back by the time already spent when a trial resumes
+        # when a trial resumes, moved back by the time already spent
         self.began = time.perf_counter()
         torch.manual_seed(seed)
         bench.dropouts.generator.seed(seed)
@@ -108,7 +109,7 @@ class Training:
 
     @property
     def _per_class(self) -> int | None:
-        """Return how many examples of a class follow each other in a batch, or None if classes do not matter."""
+        """Return how many examples of the same class are adjacent in a batch, or None if the order ignores classes."""
         if self.specification.batches == "plain":
             return None
         return int(self.config.loss_parameters["examples_per_class"])
@@ -142,7 +143,7 @@ class Training:
         self.use_prefixes(self.bench.prefixes(self.config, arithmetic, num_reads))
 
     def use_prefixes(self, prefixes: Sides[Prefix] | None) -> None:
-        """Use these caches of the frozen blocks' outputs in later forward passes; None starts passes at the tokens."""
+        """Use these caches of the frozen blocks' outputs in later forward passes; with None, run the frozen blocks."""
         self.prefixes = prefixes
         contexts = self.batch_contexts
         for trained, context in self.trained.zip(contexts).distinct:
@@ -160,7 +161,7 @@ class Training:
 
     @property
     def batch_contexts(self) -> Sides[BatchContext]:
-        """Return the contexts of forward passes: those of the prefix caches if there are any."""
+        """Return the contexts for forward passes, which use the prefix caches if there are any."""
         return (
             NO_CONTEXTS
             if self.prefixes is None
@@ -172,7 +173,7 @@ class Training:
         started = time.perf_counter()
         progress = self.progress
         self.show_average(shown=False)
-        if not self.model.training:  # setting it anew for every module would take a millisecond
+        if not self.model.training:  # train() visits every module, which takes a millisecond
             self.model.train()
         self.learning_rates.apply(self.optimizer, progress.rung, progress.steps_in_rung)
         batch_size = self.config.batch_size
@@ -196,7 +197,7 @@ class Training:
         progress.train_seconds += time.perf_counter() - started
 
     def show_average(self, *, shown: bool) -> None:
-        """Put the averaged weights into the model if ``shown``, otherwise the weights in training.
+        """Put the averaged weights into the model if ``shown``, otherwise the weights being trained.
 
         Without an average, do nothing.
         """
@@ -206,14 +207,14 @@ class Training:
     def _add_gradients(self, step_batches: Sequence[Examples]) -> list[Tensor]:
         """Accumulate the gradients of a step's batches and return their losses, scalars without gradients.
 
-        If the activations do not fit into memory, they are recomputed for the gradients from then on.
+        If the activations do not fit into memory, they are recomputed in the backward pass from then on.
         """
         num_batches = len(step_batches)
         position = self.streams.position()
         try:
             return [self.add_gradient(ids, targets, num_batches) for ids, targets in step_batches]
         except RuntimeError as error:
-            # The GPU and the host report running out of memory differently.
+            # GPUs and CPUs report running out of memory differently.
             is_out_of_memory = isinstance(
                 error, torch.OutOfMemoryError
             ) or "can't allocate memory" in str(error)
@@ -274,7 +275,7 @@ class Training:
         ids: npt.NDArray[np.integer],
         targets: npt.NDArray[Any] | None,
     ) -> Tensor:
-        """Return the mean loss of a batch's passes, plus the weighted divergence between two passes."""
+        """Return the mean loss over a batch's passes, plus the weighted divergence if there are two."""
         first, *second = passes
         loss = self._loss_of(first, ids, targets)
         for columns in second:
@@ -293,7 +294,7 @@ class Training:
         return loss
 
     def own_loss(self, batch: Batch) -> Tensor:
-        """Return the trial's loss without ``retention_weight``, summed over the widths of ``matryoshka``."""
+        """Return the trial's loss without the retention term, summed over the ``matryoshka`` widths if any."""
         if self.widths:
             return losses.sum_over_widths(self.loss, batch, self.widths)
         loss: Tensor = self.loss.compute_loss(batch)
@@ -302,7 +303,7 @@ class Training:
     def make_batch(
         self, columns: list[Tensor], ids: npt.NDArray[np.integer], targets: npt.NDArray[Any] | None
     ) -> Batch:
-        """Return embeddings of examples as a batch; ``ids`` (batch, columns) and ``targets`` (batch,) describe them."""
+        """Return a batch of the examples with these embeddings, ``ids`` (batch, columns) and ``targets`` (batch,)."""
         prepared = self.bench.prepared
 
         def read_reference(column: int) -> Tensor:
@@ -324,7 +325,7 @@ class Training:
         return on_device(array, self.device)
 
     def head(self) -> Head | None:
-        """Return a copy of the current softmax head, or None under other losses."""
+        """Return a copy of the current softmax head, or None if the loss has no head."""
         if not self.specification.has_head:
             return None
         linear = self.loss.head
@@ -353,7 +354,7 @@ class Training:
         encoded = operating_points.encode(tuned, self.bench.dev)
         head = self.bench.head
         if head is not None and self.bench.evaluation.points.calibrate:
-            # Only the workbench's head has a temperature, not the head in training.
+            # Only the workbench's copy of the head gets a temperature, not the head being trained.
             labels = self.bench.labeled_dev.query_labels
             self.bench.head = calibrated(head, encoded.queries, labels)
             encoded = encoded.under(self.bench.head)
@@ -394,7 +395,7 @@ class Training:
 
     @cached_property
     def _validation_examples(self) -> ValidationExamples:
-        """Return the validation examples, the same at every rung of the trial."""
+        """Return the validation examples, which are the same at every rung of the trial."""
         kind = self.specification.examples
         prepared = self.bench.prepared
         cosines = prepared.target_cosines(kind)
@@ -412,7 +413,7 @@ class Training:
     def _validate(self, encoded: Encoded) -> tuple[float, int]:
         """Return the loss over validation examples and the number of errors.
 
-        Errors are misclassified queries under a softmax head, otherwise triplets in the wrong order.
+        With a softmax head, errors are misclassified queries; otherwise, they are triplets in the wrong order.
         """
         examples = self._validation_examples
         dev = self.bench.dev
@@ -423,7 +424,7 @@ class Training:
             sentences = Sides.same(dev.queries)
             embeddings = operating_points.embed_on_both_sides(self._tuned(), dev, encoded.queries)
         on_device = embeddings.map(self._on_device)
-        # A loss over the classes of a batch takes time and memory that grow with the cube of the batch size.
+        # Losses that compare the classes within a batch take time and memory cubic in the batch size.
         num_at_once = len(examples.rows) if self._per_class is None else self.config.batch_size
         losses_of_parts, sizes = [], []
         for start in range(0, len(examples.rows), num_at_once):
@@ -455,7 +456,7 @@ class Training:
 def measure_peak_bytes(
     bench: Workbench, configs: Iterable[TrialConfig], *, recomputes: bool = False
 ) -> int:
-    """Return the maximum memory that the GPU's allocator reserves for any of these trials.
+    """Return the maximum memory in bytes that torch's GPU allocator reserves for any of these trials.
 
     Each trial takes one optimizer step on the longest distinct sentences, so none of its batches can hold more tokens.
     The bench must be on a GPU.

@@ -1,4 +1,4 @@
-"""One trial: train a candidate encoder rung by rung. An ordinary function, independent of Ray."""
+"""Training and evaluation of one trial, rung by rung, in ordinary functions that are independent of Ray."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ from raysweep.training.workbench import RungResult, Workbench
 
 
 def trial_seed(sweep_seed: int, config: TrialConfig, run: int = 0) -> int:
-    """Return the seed of all random draws of a trial, in [0, 2**32): a hash of the sweep's seed and the configuration.
+    """Return the seed for a trial's random draws, in [0, 2**32): a hash of the sweep's seed and the configuration.
 
     ``run`` numbers the replicates of a configuration from 1; each has its own seed.
     """
@@ -48,25 +48,25 @@ def run_trial(  # noqa: PLR0913 (public API)
 ) -> list[RungResult]:
     """Train and evaluate one configuration in this process.
 
-    The trial needs artifacts, but no Ray or cluster. ``num_rungs`` defaults to 6. For a sequence, its default
-    and only allowed value is the number of data sets. After each rung, ``on_rung`` is called with its result and may
-    return False to stop. ``device`` defaults to a GPU if available. The trial saves its state in the folder
-    ``checkpoints``. If called again after an interruption, the trial resumes from there and first repeats the result of
-    a rung that had just ended.
+    The trial needs prepared artifacts, but neither Ray nor a cluster. ``num_rungs`` defaults to 6; for a sequence, the
+    default and only allowed value is the number of data sets. After each rung, ``on_rung`` is called with the result
+    and may return False to stop the trial. ``device`` defaults to a GPU if available. If ``checkpoints`` is given, the
+    trial saves its state in that folder. When called again after an interruption, it resumes from there; if a rung had
+    just ended, its result is repeated first.
 
     Raises:
         TrialDivergedError: If the loss is not finite.
         InputError: If ``seed`` is negative or ``num_rungs`` is not allowed.
     """
     if seed < 0:
-        raise InputError(f"seed is {seed}; allowed: 0 and more")
+        raise InputError(f"seed is {seed}; allowed: 0 or more")
     num_tasks = len(prepared.tasks)
     if num_rungs is None:
         num_rungs = num_tasks or 6
     if num_tasks and num_rungs != num_tasks:
         raise InputError(f"num_rungs is {num_rungs}; allowed: {num_tasks}, one for each data set")
     if num_rungs < 1:
-        raise InputError(f"num_rungs is {num_rungs}; allowed: 1 and more")
+        raise InputError(f"num_rungs is {num_rungs}; allowed: 1 or more")
     kind = SequenceBench if num_tasks else Workbench
     workbench = kind(prepared, evaluation or EvaluationConfig(), device or encoder.best_device())
     results: list[RungResult] = []
@@ -89,8 +89,8 @@ def rungs(
     """Train rung by rung and yield each result; the model in ``workbench`` then holds that rung's weights.
 
     With ``checkpoints``, the state is saved in that folder at each rung and every ``checkpoint_seconds``. If the folder
-    already holds a checkpoint, the trial resumes from it, bit for bit on a CPU; a rung that had just ended is yielded
-    again.
+    already holds a checkpoint, the trial resumes from it, bit for bit on a CPU; if a rung had just ended, its result is
+    yielded again.
     """
     intervals = Intervals(checkpoint_seconds)
     for result in rungs_and_progress(
@@ -159,7 +159,7 @@ def _start_training(
 
 @dataclass(frozen=True)
 class Intervals:
-    """Seconds within a rung between checkpoints, and between progress updates."""
+    """Seconds between checkpoints, and between progress updates, within a rung."""
 
     checkpoint_seconds: float = 300.0
     progress_seconds: float = math.inf
@@ -181,16 +181,15 @@ def rungs_and_progress(  # noqa: PLR0913 (the arguments of rungs, and callbacks)
     """Yield rung results like :func:`rungs`, plus progress updates within long rungs.
 
     With ``recomputes``, a batch's activations are never all in memory at once; the gradients are the same. ``on_rest``
-    and ``on_evaluate`` are called before operations that may take long without an optimizer step: writing a checkpoint
-    and evaluating a rung.
-    While ``leaves`` returns True, a checkpoint is written before each progress update. If the iterator is closed within a
-    rung, it writes a checkpoint too.
+    is called before a checkpoint is written within a rung, and ``on_evaluate`` before a rung is evaluated, because both
+    may take long without an optimizer step. While ``leaves`` returns True, a checkpoint is written before each progress
+    update. If the iterator is closed within a rung, it also writes a checkpoint.
     """
     training = _start_training(config, workbench, seed, num_rungs)
     training.recomputes = recomputes
     last = None if checkpoints is None else training.restore(checkpoints)
     within_rung = training.progress.seen_in_rung > 0
-    # within a rung, the last result was received and the model has moved on
+    # within a later rung, the result has been received and the model has changed since
     if last is not None and not within_rung:
         yield last
     while training.progress.rung < num_rungs and not (last and last.stop):

@@ -16,11 +16,11 @@ from raysweep.training.batches import interleave_classes
 
 @dataclass(frozen=True)
 class ValidationExamples:
-    """Examples over dev sentences.
+    """Validation examples built from dev sentences.
 
-    ``rows`` (n, columns) holds the examples of the trial's kind. Like ``triplets`` (m, 3), it indexes dev's queries;
-    for retrieval data and pairs, document columns index dev's documents.
-    ``targets`` (n,) are the training targets, or None for kinds without targets.
+    ``rows`` (n, columns) holds examples of the kind that the trial's loss uses, and ``targets`` (n,) their targets, or
+    None for kinds without targets. ``rows`` and ``triplets`` (m, 3) are indices into dev's queries; for retrieval data
+    and pairs, document columns are indices into dev's documents.
     """
 
     rows: npt.NDArray[np.integer]
@@ -35,9 +35,9 @@ class ValidationExamples:
         queries: npt.NDArray[np.integer],
         cosines: tuple[float, float],
     ) -> "ValidationExamples":
-        """Return examples of dev sentences and their neighbors in dev under the reference encoder.
+        """Return examples built from dev sentences and their neighbors in dev under the reference encoder.
 
-        ``cosines`` are the targets of scored pairs, for the same class and for different classes.
+        ``cosines`` are the targets of scored pairs of the same class and of different classes.
         """
         labels = np.asarray(prepared.sentences.labels[queries])
         vectors = np.asarray(prepared.reference_embeddings.document[queries])
@@ -53,7 +53,7 @@ class ValidationExamples:
     def of_relations(
         cls, pairs: GroupedPairs, kind: LossExamples, cosines: tuple[float, float]
     ) -> "ValidationExamples":
-        """Return examples from dev's pairs, as indices into dev's queries and documents."""
+        """Return examples built from dev's pairs, as indices into dev's queries and documents."""
         assert kind != "labeled_sentence"
         candidates = RelationExamples(pairs)
         triplets, _ = candidates.draw("triplet", dev_examples.MAX_EXAMPLES, seed=0)
@@ -63,12 +63,12 @@ class ValidationExamples:
     def with_soft_targets(
         self, prepared: Prepared, rule: str, queries: npt.NDArray[np.integer]
     ) -> "ValidationExamples":
-        """Return the same pairs with the soft targets of ``rule``; ``queries`` are dev's sentences."""
+        """Return a copy with dev's expert-scored pairs and their soft targets; ``queries`` are dev's sentence ids."""
         pairs, targets = prepared.dev_pairs(rule)
         return replace(self, rows=np.searchsorted(queries, pairs), targets=targets)
 
     def interleaved(self, per_class: int, labels: npt.NDArray[np.integer]) -> "ValidationExamples":
-        """Return the examples, ordered for losses over a batch's classes; ``labels`` (queries,) are dev's."""
+        """Return the examples in the order of :func:`interleave_classes`; ``labels`` (queries,) are dev's."""
         order = interleave_classes(labels[self.rows[:, 0]], per_class, np.random.default_rng(0))
         targets = None if self.targets is None else self.targets[order]
         return ValidationExamples(self.rows[order], targets, self.triplets)
@@ -77,7 +77,10 @@ class ValidationExamples:
 def triplet_errors(
     embeddings: Sides[npt.NDArray[np.float32]], triplets: npt.NDArray[np.integer]
 ) -> int:
-    """Count triplets (m, 3) of rows of unit ``embeddings`` whose negative is at least as near as the positive."""
+    """Count the triplets whose negative is at least as close to the anchor as the positive.
+
+    ``triplets`` (m, 3) holds row numbers of the unit ``embeddings``.
+    """
     sides = EXAMPLES["triplet"].sides
     anchor, positive, negative = (
         embeddings.of(side)[rows] for side, rows in zip(sides, triplets.T, strict=True)
@@ -89,7 +92,7 @@ def triplet_errors(
 
 @dataclass
 class IdleRule:
-    """Stopping rule: ``rungs`` rungs without improvement (Vasilyev et al. 2024, appendix E).
+    """Stopping rule: stop after ``rungs`` rungs without improvement (Vasilyev et al. 2024, appendix E).
 
     A rung improves if its validation loss and its number of errors are both below those of the last rung that improved,
     ``least_loss`` and ``least_errors``. ``idle`` counts the rungs since then. Checkpoints store the fields under these

@@ -1,4 +1,4 @@
-"""Watched data, measured with the weights of a process's current trial."""
+"""Measures on watched data under the current trial's weights."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ NUM_TENSORS = 2
 
 @dataclass(frozen=True)
 class WatchTask:
-    """Watched data, the untuned encoder's values as measured under each tower, and the rungs to measure."""
+    """Watched data, the untuned encoder's measures on it for each tower, and the rungs at which to measure."""
 
     relations: WatchedRelations
     untuned: Mapping[Tower, MeasuredRelations]
@@ -32,7 +32,7 @@ class WatchTask:
 
 
 class Watching:
-    """Measures watched data with the current weights of ``trainable``.
+    """Takes the measures on watched data under the current weights of ``trainable``.
 
     Under the ``query`` tower, documents are embedded once, with the base model's weights.
     """
@@ -52,7 +52,7 @@ class Watching:
         self._untuned_documents: Embedded | None = None
 
     def measure(self, trial: TrialConfig) -> Watched:
-        """Return the values of a trial with the current weights, their changes, and the tensors that changed most."""
+        """Return a trial's current measures, their changes from the untuned encoder, and the tensors that changed most."""
         tower = trial.tower
         relations = self.task.relations
         encoder = self._trainable.model
@@ -82,9 +82,9 @@ class Watching:
 
 
 def most_changed(changes: Iterable[tuple[str, Tensor, Tensor]]) -> tuple[TensorChange, ...]:
-    """Return the NUM_TENSORS tensors that changed most by each measure, starting with relative change.
+    """Return the NUM_TENSORS tensors with the largest relative changes, then those with the largest absolute changes.
 
-    ``changes`` are names, untuned tensors and their changes.
+    ``changes`` yields the name, untuned values and change of each tensor.
     """
     measured = []
     for name, base, change in changes:

@@ -1,4 +1,4 @@
-"""Store a rung's weights and its points' retrieval results while one of the points may be on the front."""
+"""Saving and loading of a rung's trained weights, its softmax head and its retrieval results."""
 
 import json
 import shutil
@@ -22,7 +22,7 @@ def save_point(
 ) -> None:
     """Write the trained weights and the head atomically.
 
-    Other weights are not written, because they equal those of the base model. ``reading`` holds the retrieval results
+    Frozen weights are not written, because they equal those of the base model. ``reading`` holds the retrieval results
     on dev and is given only in runs without a test split.
     """
     from safetensors.torch import save_file

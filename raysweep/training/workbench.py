@@ -44,11 +44,10 @@ class RungResult:
 
     ``loss`` is the mean over the rung's batches; ``seconds`` is the time since the trial began, excluding pauses.
     ``points`` holds per-query scores of every operating point, the tuned encoder's own point first. ``stop`` is the
-    reason the trial's own rule stopped it, or None. ``calibration`` is that of the softmax head on dev, or None without
-    a head. ``labeled`` holds the scores of points that use the pool's labels. ``measures`` holds the pair
-    measures on dev, if the sweep has experts. ``watched`` has the values on watched data, if the rung measures it.
-    ``tasks`` holds the scores of a sequence's data sets learned so far; only the last rung of a sequence also has
-    ``points``.
+    reason why the trial's stopping rule ended it, or None. ``calibration`` describes the softmax head on dev; None
+    without a head. ``labeled`` holds the scores of points that use the pool's labels. ``measures`` holds the pair
+    measures on dev, if the sweep has experts. ``watched`` holds the measures on watched data, if this rung takes them.
+    In a sequence, ``tasks`` holds the scores on the data sets learned so far, and only the last rung has ``points``.
     """
 
     step: int
@@ -66,7 +65,7 @@ class RungResult:
 
     @property
     def scores(self) -> retrieval.Scores:
-        """Return the scores of the first point, the tuned encoder itself."""
+        """Return the scores of the first point, which is the tuned encoder itself."""
         return next(iter(self.points.values()))
 
     @property
@@ -82,7 +81,7 @@ class RungResult:
 
 @dataclass
 class Workbench:
-    """State that a process's trials over the same artifacts share: base encoder, initial weights and data.
+    """State shared by a process's trials on the same artifacts: base encoder, initial weights and data.
 
     With ``checkpoints_blocks``, training recomputes the activations of the encoder's blocks in the backward pass.
     """
@@ -127,7 +126,7 @@ class Workbench:
 
     @cached_property
     def dev(self) -> ScoredSet:
-        """Return the split that the search selects on."""
+        """Return dev, the split on which the search selects points."""
         return scored_set(self.prepared, "dev", self.evaluation)
 
     @property
@@ -138,7 +137,7 @@ class Workbench:
 
     @cached_property
     def test(self) -> ScoredSet:
-        """Return the split that the front is reported on."""
+        """Return test, the split on which the front is reported."""
         return scored_set(self.prepared, "test", self.evaluation)
 
     @property
@@ -155,7 +154,7 @@ class Workbench:
     ) -> None:
         """Restore the base weights, then load a trial's ``weights`` and ``head``, if given.
 
-        ``keeps_documents`` states whether the trial's documents have the reference's embeddings.
+        If ``keeps_documents``, documents have the reference encoder's stored embeddings.
         """
         if weights is None:
             self.trainable.reset()
@@ -164,7 +163,7 @@ class Workbench:
         self.head, self.keeps_documents = head, keeps_documents
 
     def start(self, config: TrialConfig) -> None:
-        """Restore the base weights, enable training of the part that the trial trains, and set dropout."""
+        """Restore the base weights, make the part that the trial trains trainable, and set dropout rates."""
         self.trainable.start(config)
         self.head, self.keeps_documents = None, config.tower == "query"
         frozen_modules = self.structure.frozen_modules(self.dropouts.names, config.freezing)
@@ -173,10 +172,10 @@ class Workbench:
     def prefixes(
         self, config: TrialConfig, arithmetic: str, num_reads: int
     ) -> "Sides[Prefix] | None":
-        """Return the caches of the frozen blocks' outputs, reusing the last trial's if they have the same blocks.
+        """Return the caches of the frozen blocks' outputs, reusing the last trial's if they cover the same blocks.
 
-        Return None if nothing can be cached, or if the trial reads too few sentences (``num_reads``, with repetition)
-        to justify computing whole groups of them.
+        Return None if nothing can be cached, or if the trial reads too few sentences (``num_reads``, counting repeats)
+        to justify computing entire groups of them.
         """
         import torch
 
@@ -201,14 +200,14 @@ class Workbench:
         return self._prefixes
 
     def encoders(self, batch_contexts: Sides[BatchContext] = NO_CONTEXTS) -> Encoders:
-        """Return the encoders of queries and documents with the model's current weights."""
+        """Return the query and document encoders with the model's current weights."""
         sources = self.tokens.zip(batch_contexts).zip(self.trainable.weight_contexts)
         tuned = sources.map(lambda source: TokenEncoder(self.model, *source[0], source[1]))
         return Sides(tuned.query, self.stored_documents) if self.keeps_documents else tuned
 
     @cached_property
     def stored_documents(self) -> StoredEncoder:
-        """Return the reference's document embeddings, which trials with the ``query`` tower do not change."""
+        """Return the reference encoder's document embeddings, which trials with the ``query`` tower do not change."""
         return StoredEncoder(self.prepared.reference_embeddings.document)
 
     def tuned(self, batch_contexts: Sides[BatchContext] = NO_CONTEXTS) -> TunedEncoder:
@@ -220,22 +219,22 @@ class Workbench:
         return self.trainable.trained()
 
     def encode(self, evaluation: ScoredSet) -> Encoded:
-        """Encode queries and pool with the weights loaded by :meth:`reset`."""
+        """Encode the queries and the pool with the weights loaded by :meth:`reset`."""
         return operating_points.encode(self.tuned(), evaluation)
 
     def measure(
         self, evaluation: ScoredSet, keys: list[PointKey], encoded: Encoded | None = None
     ) -> dict[PointKey, retrieval.Scores]:
-        """Return the scores of points with the weights loaded by :meth:`reset`, reusing ``encoded`` if given."""
+        """Return the points' scores under the weights loaded by :meth:`reset`, reusing ``encoded`` if given."""
         return operating_points.measure(self.tuned(), evaluation, keys, encoded)
 
     @property
     def watches_each_rung(self) -> bool:
-        """Return whether each rung measures watched data; the tuned encoder's point then has the ``watched`` score."""
+        """Return whether watched data is measured at every rung, so that the first point has a ``watched`` score."""
         return self.watch is not None and self.watch.at == "rung"
 
     def measure_watched(self, config: TrialConfig, *, is_last: bool) -> Watched | None:
-        """Return the current trial's values on watched data; None without watched data or on unmeasured rungs."""
+        """Return the current trial's measures on watched data, or None if there is none or this rung is not measured."""
         if self._watching is None or not (is_last or self.watches_each_rung):
             return None
         return self._watching.measure(config)
@@ -265,7 +264,7 @@ class Workbench:
         return tuple(pairs.measure(embeddings, before, with_intervals=with_intervals))
 
     def both_sides(self, evaluation: ScoredSet, encoded: Encoded) -> Sides[Float32Array]:
-        """Return the unit embeddings (queries, width) of the split's sentences as queries and as documents."""
+        """Return the unit embeddings (queries, width) of the split's sentences, embedded as queries and as documents."""
         return operating_points.embed_on_both_sides(self.tuned(), evaluation, encoded.queries)
 
     def _untuned_cosines(self, evaluation: EvaluationSet, pairs: PairSet) -> Float32Array:
@@ -282,7 +281,7 @@ class Workbench:
     def task_scores(
         self, evaluation: ScoredSet, encoded: Encoded
     ) -> dict[PointKey, retrieval.Scores]:
-        """Return the scores of each data set of a sequence; empty without a sequence."""
+        """Return the scores on each data set in a sequence; empty without a sequence."""
         return {}
 
     def describe_tasks(
@@ -294,7 +293,7 @@ class Workbench:
     def describe(
         self, evaluation: ScoredSet, scores: dict[PointKey, retrieval.Scores]
     ) -> list[dict[str, Any]]:
-        """Return these points in ledger form, without the trial and step, which the event already contains."""
+        """Return the points in ledger form, without the trial and step, which the ledger event already contains."""
         tuned = self.tuned()
         described = []
         for key, scores_of_point in scores.items():

@@ -1,4 +1,4 @@
-"""Masks from a hypernetwork's outputs: which weights a task uses, and how strongly."""
+"""Masks computed from a hypernetwork's outputs: which weights a task uses, and how strongly."""
 
 import math
 from typing import Literal
@@ -9,19 +9,19 @@ MaskKind = Literal["signed", "absolute"]
 
 
 def threshold(values: Tensor, percent: float, kind: MaskKind = "absolute") -> Tensor:
-    """Return the mask of one layer, in which the smallest ``percent`` of magnitudes are 0.
+    """Return the mask for one tensor, in which the values with the smallest magnitudes are set to 0.
 
-    If |x| > c, a value x stays x (``signed``) or becomes |x| (``absolute``); otherwise it becomes 0. c is the
-    percentile of |x| with linear interpolation, as in :func:`numpy.percentile`. At 0 percent, every value stays; at
-    100, none does. Gradients flow only through values that are not cut off.
+    A value x with |x| > c stays x (``signed``) or becomes |x| (``absolute``); all others become 0. The cutoff c is the
+    ``percent``-th percentile of |x| with linear interpolation, as in :func:`numpy.percentile`. At 0 percent, no value
+    is cut off; at 100, all are. Gradients flow only through values that are not cut off.
 
-    The paper describes p both as the share of zeros and as the share of weights that are kept; its code zeros p
-    percent, as here. The code always takes absolute values and keeps values equal to c.
+    The paper describes p both as the share of zeros and as the share of weights that are kept. Its code sets p percent
+    to 0, like this function, but always takes absolute values and keeps values equal to c.
 
     Args:
         values: The hypernetwork's outputs for one tensor of the target network, of any shape.
-        percent: The share of zeros, 0 to 100.
-        kind: Whether the mask keeps the signs.
+        percent: The percentage of zeros, from 0 to 100.
+        kind: Whether the mask keeps signs.
     """
     magnitudes = values.abs()
     mask = magnitudes if kind == "absolute" else values
@@ -35,7 +35,7 @@ def threshold(values: Tensor, percent: float, kind: MaskKind = "absolute") -> Te
 
 
 def ramped_percent(percent: float, task: int, iteration: int, num_iterations: int) -> float:
-    """Return the share of zeros in an iteration (counted from 1); it grows linearly in the first task (number 0)."""
+    """Return the percentage of zeros in an iteration, counted from 1; it grows linearly during the first task (0)."""
     if task > 0:
         return percent
     return iteration / num_iterations * percent

@@ -1,4 +1,4 @@
-"""A target network under a hypernetwork's masks, the two penalties, and task inference."""
+"""A target network masked by a hypernetwork, its two penalties, and task inference."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ class MaskSettings:
     """Settings of the masks, the penalties and the hypernetwork.
 
     Attributes:
-        percent: The share of zeros in each masked tensor, p, 0 to 100.
-        kind: Whether masks keep their signs.
+        percent: The percentage p of zeros in each masked tensor, from 0 to 100.
+        kind: Whether masks keep signs.
         beta: The weight of the penalty on changes in the hypernetwork's outputs for earlier tasks.
         lambda_: The weight of the penalty on changes in the target network's weights.
         masked: Whether the ``lambda_`` penalty is weighted by the current task's mask.
@@ -38,7 +38,7 @@ class MaskSettings:
 
 
 class Hypernetwork(nn.Module):
-    """An MLP (ELU, with tanh outputs) and an embedding per task, all trainable.
+    """An MLP with ELU activations and tanh outputs, and one embedding per task, all trainable.
 
     Args:
         shapes: The shapes of the masked tensors by name.
@@ -80,17 +80,17 @@ class Hypernetwork(nn.Module):
 
 
 class Snapshot(NamedTuple):
-    """State before a task: earlier tasks' unthresholded outputs (earlier tasks, weights) and all of theta by name."""
+    """State before a task: outputs for earlier tasks before thresholding, (earlier tasks, weights), and theta by name."""
 
     outputs: Tensor
     weights: dict[str, Tensor]
 
 
 class HyperMask(nn.Module):
-    """A target network with weights theta and a hypernetwork; task t computes f(x; theta * m_t).
+    """A target network f with weights theta, and a hypernetwork; the output for task t is f(x; theta * m_t).
 
-    The ``state_dict`` contains theta, the hypernetwork and the embeddings of all tasks. Masks are not stored, so their
-    threshold can be changed later.
+    The ``state_dict`` contains theta, the hypernetwork and the embeddings of all tasks. Masks are not stored, so the
+    percentage of zeros can be changed later.
 
     Args:
         target: The target network.
@@ -111,7 +111,7 @@ class HyperMask(nn.Module):
         )
 
     def masks(self, task: int, percent: float | None = None) -> dict[str, Tensor]:
-        """Return a task's masks, keyed by masked tensor; ``percent`` overrides the share of zeros in the settings."""
+        """Return a task's masks, keyed by tensor name; ``percent`` overrides the percentage of zeros in the settings."""
         percent = self.settings.percent if percent is None else percent
         (outputs,) = self.hypernetwork([task])
         kind = self.settings.kind
@@ -123,7 +123,7 @@ class HyperMask(nn.Module):
     def forward(
         self, inputs: Tensor, task: int, masks: Mapping[str, Tensor] | None = None
     ) -> TargetOutput:
-        """Return a task's output for inputs (batch, inputs), under ``masks`` if given."""
+        """Return a task's output for inputs (batch, inputs), under ``masks``, by default the task's own."""
         masks = self.masks(task) if masks is None else masks
         output: TargetOutput = functional_call(
             self.target, masked_weights(self.target, masks), (inputs, task)
@@ -131,7 +131,7 @@ class HyperMask(nn.Module):
         return output
 
     def snapshot(self, num_earlier: int) -> Snapshot:
-        """Return a copy of the current state, with the outputs of the first ``num_earlier`` tasks."""
+        """Return a copy of the current state, with the outputs for the first ``num_earlier`` tasks."""
         with torch.no_grad():
             outputs = self.hypernetwork(range(num_earlier))
         weights = {name: weight.detach().clone() for name, weight in self.target.named_parameters()}
@@ -141,7 +141,7 @@ class HyperMask(nn.Module):
         """Return L_output, the mean over earlier tasks of the squared distance between old and new outputs, a scalar.
 
         Outputs are taken after the tanh and before thresholding. The published code compares outputs before the tanh
-        and divides by the number of earlier tasks twice.
+        and divides twice by the number of earlier tasks.
         """
         num_earlier = len(before.outputs)
         if num_earlier == 0:
@@ -151,9 +151,9 @@ class HyperMask(nn.Module):
         return squared_distances.mean()
 
     def target_loss(self, before: Snapshot, masks: Mapping[str, Tensor]) -> Tensor:
-        """Return L_target, the L1 distance between theta before and now, a scalar.
+        """Return L_target, the L1 distance between the previous and the current theta, a scalar.
 
-        With ``masked``, each weight's change is weighted by its mask's magnitude, or by 1 for the unmasked head biases.
+        With ``masked``, each weight's change is multiplied by its mask's magnitude, except for the unmasked head biases.
         """
         distances = []
         for name, weight in self.target.named_parameters():
@@ -186,6 +186,6 @@ def entropies(predict: Predict, inputs: Tensor, tasks: Sequence[int]) -> Tensor:
 
 
 def infer_tasks(predict: Predict, inputs: Tensor, tasks: Sequence[int]) -> Tensor:
-    """Return the task with the lowest entropy for each input, (batch,); the first if several tie."""
+    """Return the task with the lowest entropy for each input, (batch,); ties go to the first."""
     candidates = torch.tensor(tasks, device=inputs.device)
     return candidates[entropies(predict, inputs, tasks).argmin(dim=0)]

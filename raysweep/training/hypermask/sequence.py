@@ -1,4 +1,4 @@
-"""Training on a sequence of tasks: the loop, and the interface of continual learners."""
+"""Training on a sequence of tasks: the training loop, and the interface for continual learners."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +17,7 @@ from raysweep.training.hypermask.targets import TargetOutput
 
 @dataclass(frozen=True)
 class TaskData:
-    """Float inputs of shape (rows, inputs) and integer classes of shape (rows,), numbered within the task."""
+    """A task's float inputs (rows, inputs) and integer classes (rows,), numbered within the task."""
 
     inputs: Tensor
     labels: Tensor
@@ -34,7 +34,7 @@ class TrainingSettings:
 
 
 class Step(NamedTuple):
-    """A task's number and an iteration of its training, counted from 1."""
+    """An iteration of a task's training; iterations are counted from 1 and tasks from 0."""
 
     task: int
     iteration: int
@@ -42,7 +42,10 @@ class Step(NamedTuple):
 
 
 class Learner(nn.Module, ABC):
-    """A network that learns task after task. Between tasks, its ``state_dict`` contains everything later tasks need."""
+    """A network that learns one task after another.
+
+    Between tasks, its ``state_dict`` contains everything that later tasks need.
+    """
 
     def start_task(self, task: int, data: TaskData) -> None:
         """Prepare for a task; called before its first iteration."""
@@ -66,8 +69,8 @@ class HyperMaskLearner(Learner):
 
     Attributes:
         model: The network.
-        before: The state before the current task, used by the penalties; None in the first task and between
-            tasks. It is not part of the ``state_dict``.
+        before: The state before the current task, used by the penalties; None during the first task and
+            between tasks. It is not part of the ``state_dict``.
     """
 
     def __init__(self, model: HyperMask) -> None:
@@ -76,7 +79,7 @@ class HyperMaskLearner(Learner):
         self.before: Snapshot | None = None
 
     def start_task(self, task: int, data: TaskData) -> None:
-        """Store the state before the task, unless it is the first."""
+        """Store the current state, unless this is the first task."""
         self.before = self.model.snapshot(task) if task > 0 else None
 
     def loss(self, batch: TaskData, step: Step) -> Tensor:
@@ -93,7 +96,7 @@ class HyperMaskLearner(Learner):
         return loss + settings.beta * output_loss + settings.lambda_ * target_loss
 
     def finish_task(self, task: int, data: TaskData) -> None:
-        """Forget the state before the task."""
+        """Discard the state from before the task."""
         self.before = None
 
     def predict(self, inputs: Tensor, task: int) -> TargetOutput:
@@ -104,15 +107,15 @@ class HyperMaskLearner(Learner):
 
 
 class TaskTrainer:
-    """Trains a learner on one task with a new Adam, as in the published code.
+    """Trains a learner on one task with a new Adam optimizer, as in the published code.
 
-    Batches depend only on the seed, the task and the iteration, so restoring the learner, the optimizer and the
-    iteration continues the task bit for bit.
+    Batches depend only on the seed, the task and the iteration, so a task resumes bit for bit
+    once the learner, the optimizer and the iteration have been restored.
 
     Args:
         learner: The learner, which has finished the earlier tasks.
-        task: The task's number, from 0.
-        data: The task's training data, at least one row.
+        task: The task's number, counted from 0.
+        data: The task's training data, with at least one row.
         settings: The training settings.
     """
 
@@ -175,7 +178,7 @@ def train_sequence(
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Make weights that are initialized in this context depend only on ``seed``."""
+    """Seed torch within the context, so that weights initialized there depend only on ``seed``."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         yield

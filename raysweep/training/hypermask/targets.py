@@ -41,7 +41,7 @@ class TaskHeads(nn.Module):
 
 
 class Target(nn.Module, ABC):
-    """A network with heads. All of its parameters are masked except the heads' biases, as in the published code."""
+    """A network with one or more heads. All parameters are masked except the heads' biases, as in the published code."""
 
     heads: TaskHeads
 
@@ -60,7 +60,7 @@ class Target(nn.Module, ABC):
 
 
 class Classifier(Target):
-    """An MLP with ReLU. Its embeddings are the last hidden layer.
+    """An MLP with ReLU activations, whose last hidden layer holds the embeddings.
 
     Args:
         num_inputs: The width of the inputs.
@@ -88,9 +88,10 @@ class Classifier(Target):
 
 
 class Adapter(Target):
-    """An MLP with ReLU and a residual connection over fixed embeddings.
+    """A residual MLP with ReLU activations on fixed embeddings.
 
-    The result is unit(x + MLP(x)). The head multiplies it by the square root of its width, so entries are of order 1.
+    It maps x to unit(x + MLP(x)). The head receives that vector times the square root of its width, so its entries are
+    of order 1.
 
     Args:
         width: The width of the embeddings.
