@@ -1,4 +1,4 @@
-"""From sources to artifacts on Ray Data: planning the artifacts of a sweep and building the missing ones.
+"""Plan a sweep's artifacts and build the missing ones with Ray Data.
 
-The runner prepares before it searches. ``prepare_here`` builds the same artifacts in one process, without Ray.
+Preparation precedes the search. ``prepare_here`` builds the same artifacts in one process, without Ray.
 """

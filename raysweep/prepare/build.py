@@ -36,7 +36,7 @@ GOOD_RECALL = 0.9  # of an inverted file; lower values cause a warning
 def prepare(plan: Plan, capacity: Capacity | None, display: Display) -> Prepared:
     """Build every missing artifact on the cluster and return all artifacts.
 
-    One coordinator actor runs the stages with Ray Data and stores the results; this process only watches. ``capacity``
+    One coordinator actor runs the stages with Ray Data and stores the results; this process only monitors it. ``capacity``
     may be None if no artifact is missing.
 
     Raises:
@@ -90,9 +90,9 @@ def prepare_here(config: SweepConfig, space: Space, display: Display | None = No
 def store_models(
     models: Mapping[EncoderConfig, ModelSource], store: Store, capacity: Capacity, display: Display
 ) -> None:
-    """Store copies of the encoders that nodes may lack, so that workers need not download them one by one.
+    """Store copies of the encoders that nodes may lack, so that the workers need not download them.
 
-    A folder is copied only into a bucket: nodes that share the artifacts folder usually share other folders, too.
+    A local encoder is copied only into a bucket: nodes that share the artifacts folder usually share other folders, too.
     """
     in_bucket = isinstance(store.root, BucketFolder)
     for encoder, source in models.items():
@@ -111,7 +111,7 @@ def store_models(
 
 
 def _warn(prepared: Prepared, target: int, display: Display) -> None:
-    """Print the warnings about the sources, and one if there are fewer examples than requested."""
+    """Print warnings about the sources, about too few examples, and about dev sentences that the teacher has seen."""
     for name, part in (prepared.parts or {"": prepared}).items():
         for text in part.sentences_artifact.summary["warnings"]:
             display.warn(f"{name}: {text}" if name else text)
@@ -125,8 +125,8 @@ def _warn(prepared: Prepared, target: int, display: Display) -> None:
     num_seen = 0 if teacher is None else teacher.summary["num_dev_seen"]
     if num_seen:
         display.warn(
-            f"teacher: was trained on {num_seen:,} of the dev sentences, so scores on dev are too high; give both runs the "
-            "same data.dev"
+            f"teacher: was trained on {num_seen:,} of the dev sentences, so scores on dev are too high; set data.dev to the "
+            "same source in the teacher's sweep and this one"
         )
 
 
@@ -186,11 +186,11 @@ def _start_coordinator(plan: Plan, capacity: Capacity) -> Any:
 
 
 def _warm_up(missing: list[ArtifactStage], coordinator: Any, capacity: Capacity) -> list[Any]:
-    """Start processes that import the encoding libraries while the coordinator starts; encoding tasks reuse them.
+    """Start tasks that import the encoding libraries while the coordinator starts; encoding reuses their processes.
 
-    They request an encoder's CPUs, since otherwise the encoding tasks would start in other processes. Ray Data starts
-    its actors now, because later they would take the idle processes. On GPUs, each encoder gets a new process of its
-    own.
+    The tasks request an encoder's CPUs, since encoding would otherwise start in other processes. Ray Data starts its
+    actors now, because later they would take the idle processes. On GPUs, nothing is started, since each encoder gets
+    a new process.
     """
     import ray
 
@@ -234,7 +234,7 @@ def _store_folder(root: Folder) -> Iterator[None]:
 def _build_stage(
     stage: ArtifactStage, coordinator: Any, plan: Plan, capacity: Capacity, display: Display
 ) -> Any:
-    """Build a stage and return the coordinator, a new one if the first one's process died."""
+    """Build a stage and return the coordinator, or a new one if its process died."""
     import ray
 
     def report_waiting(text: str) -> None:
@@ -247,7 +247,7 @@ def _build_stage(
             _build_once(stage, coordinator, stall, display)
             return coordinator
         except ray.exceptions.RayActorError as error:
-            # from an actor that the coordinator called
+            # An actor that the coordinator called died, not the coordinator.
             if isinstance(error, ray.exceptions.RayTaskError):
                 raise
             if num_deaths == MAX_DEATHS:
@@ -288,7 +288,7 @@ def _build_once(
 def _watch(
     coordinator: Any, result: Any, stall: "_StallDetector", advance: Advance, display: Display
 ) -> None:
-    """Wait for ``result`` and show the coordinator's progress.
+    """Wait for ``result`` while showing the coordinator's progress.
 
     Raises:
         InputError: If the stage stalls or a worker raised an InputError.
@@ -311,7 +311,7 @@ def _watch(
 
 @dataclass
 class _StallDetector:
-    """Detects stages that make no progress for ``resources.stall_seconds``."""
+    """Detector of a stage that makes no progress for ``resources.stall_seconds``."""
 
     stage_name: str
     stall_seconds: float
@@ -324,7 +324,7 @@ class _StallDetector:
         """Record the progress so far.
 
         Raises:
-            TemporaryError: If progress has stayed the same for too long even though the stage is not waiting for anything.
+            TemporaryError: If the stage has made no progress for too long and is not waiting for anything.
         """
         now = time.monotonic()
         counts = (progress.done, progress.shards)

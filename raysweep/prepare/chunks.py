@@ -1,7 +1,7 @@
 """Run a worker over chunks of consecutive rows, in this process or with Ray Data on a cluster.
 
-Workers memory-map artifacts and store their results, so they receive little more than row numbers. Their results
-are small and returned in order. No stage has a read or write task that could starve for a CPU.
+Workers memory-map artifacts and store large results themselves, so little more than row numbers is sent to them. What
+they return is small and arrives in order. No stage has a read or write task that could starve for a CPU.
 """
 
 import threading
@@ -19,9 +19,9 @@ KEEP_SECONDS = 10.0  # an idle worker is dropped after this time, to free its me
 
 @dataclass(frozen=True)
 class ChunkedJob:
-    """A worker, created with ``arguments``, to be called on the rows 0..num_rows, ``rows_per_chunk`` at a time.
+    """A worker to call on ``num_rows`` rows, ``rows_per_chunk`` at a time; ``arguments`` are for its constructor.
 
-    Each chunk carries its rows of the ``columns``. If ``only`` is given, only chunks with these numbers are processed.
+    Each chunk includes its rows of ``columns``. If ``only`` is given, only the chunks with these numbers are processed.
     """
 
     worker: Callable[..., Worker]
@@ -38,7 +38,7 @@ class ChunkedJob:
 
     @property
     def chunks(self) -> list[dict[str, list[Any]]]:
-        """Return each chunk as one row: its number, its first row, the row after its last, and its columns."""
+        """Return the chunks, each as columns of length 1: its number, start, stop (exclusive) and ``columns``."""
         numbers = range(self.count) if self.only is None else self.only
         chunks = []
         for number in numbers:
@@ -63,7 +63,7 @@ class ChunkedJob:
     def run_on_cluster(self, request: Request) -> Iterator[Columns]:
         """Yield the results of the chunks in order, from up to ``request.count`` concurrent tasks or, on GPUs, actors.
 
-        Tasks reuse existing processes, which stay alive for the next stage. On a GPU, a process ends with its task.
+        Tasks reuse existing processes, which stay alive for the next stage. Actors end with their stage.
         """
         import ray
         from ray.data import ActorPoolStrategy, DataContext, TaskPoolStrategy
@@ -86,11 +86,11 @@ class ChunkedJob:
                 "fn_kwargs": job,
                 "compute": TaskPoolStrategy(size=count),
             }
-        # These blocks are already in the object store, so reading them takes no task.
+        # These blocks are already in the object store, so reading them needs no task.
         chunks = ray.data.from_items(items, override_num_blocks=len(items))
         results = chunks.map_batches(
             **pool,
-            batch_size=1,  # a block is one row; on GPUs, Ray rejects None
+            batch_size=1,  # each block has one row; on GPUs, Ray rejects None
             batch_format="numpy",
             num_cpus=request.cpus,
             num_gpus=request.gpus,
@@ -101,7 +101,7 @@ class ChunkedJob:
 
 
 def start_ray_data() -> None:
-    """Run a minimal execution to make Ray Data start its own actors, which takes seconds and uses processes."""
+    """Run a minimal job so that Ray Data starts its own actors, which takes seconds and occupies processes."""
     import ray
     from ray.data import DataContext
 
@@ -110,9 +110,9 @@ def start_ray_data() -> None:
 
 
 class _WorkerCache:
-    """The worker that a process keeps between the tasks of a stage, so that its data and models are loaded only once.
+    """Cache of the worker that a process keeps between a stage's tasks, so that it loads data and models only once.
 
-    Ray runs consecutive tasks in the same processes, so task-based stages share these processes and their imports.
+    Ray runs consecutive tasks in the same processes, so stages that run as tasks share the processes and their imports.
     """
 
     def __init__(self) -> None:

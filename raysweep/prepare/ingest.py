@@ -1,8 +1,8 @@
 """Workers that turn sources into a dataset: they read texts, find conflicts and duplicates, and write the shards.
 
-A *piece* of a source is split into *parts*, groups of consecutive rows. Rows are numbered from 0 across all pieces:
-first train, then dev, then test. Equal texts are found by digest. Digests are divided into *partitions*, so that
-no worker holds more than one partition.
+Each *piece* of a source is split into *parts*, groups of consecutive rows. Rows are numbered from 0 across all pieces:
+first train, then dev, then test. Equal texts are found by digest. The digests are divided into *partitions*, so that a
+worker holds only one partition at a time.
 """
 
 import itertools
@@ -33,7 +33,7 @@ from raysweep.storage.folder import open_folder
 
 PART_ROWS = 2**16
 PART_CHARACTERS = 2**24  # a part with more characters ends early
-BLOCK_ROWS = 8192  # training rows searched for phrases at once, to limit the words in memory
+BLOCK_ROWS = 8192  # training rows searched for phrases at a time, to limit memory use
 MAX_LABELS_SHOWN = 100  # labels reported for a conflicting text
 MAX_CONFLICTS_SHOWN = 5  # conflicting texts reported by a worker for each split
 _DIGEST_BYTES = 16
@@ -56,10 +56,10 @@ def sources_by_split(data: DataConfig) -> dict[Split, sources.Source]:
 
 
 def list_pieces(data: DataConfig) -> PiecesBySplit:
-    """List the pieces of each split's source, once.
+    """Return the pieces of each split's source.
 
     Raises:
-        InputError: If :func:`raysweep.data.sources.pieces` raises it.
+        InputError: If a source cannot be listed; see :func:`raysweep.data.sources.pieces`.
     """
     pieces = {}
     for split, source in sources_by_split(data).items():
@@ -68,7 +68,7 @@ def list_pieces(data: DataConfig) -> PiecesBySplit:
 
 
 class PieceOfSplit(NamedTuple):
-    """A piece and the split of its rows."""
+    """A piece and the split that its rows belong to."""
 
     split: Split
     piece: Piece
@@ -102,10 +102,10 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """The parts into which all pieces were read, stored in ``work``."""
+    """The sizes of all parts; the parts themselves are stored in ``work``."""
 
     work: Artifact
-    rows_of_parts: tuple[tuple[int, ...], ...]  # for each piece
+    rows_of_parts: tuple[tuple[int, ...], ...]  # row counts of each piece's parts
     num_train: int  # training rows, which come first
     num_partitions: int
 
@@ -130,8 +130,8 @@ class Layout:
     def digests(self, part: Part) -> pa.RecordBatch:
         """Return the digests of a part.
 
-        Each kind of digest has the columns ``_high`` and ``_low``, ascending, and ``_row``, the rows within
-        the part.
+        Each kind of digest has the columns ``KIND_high`` and ``KIND_low``, in ascending order, and ``KIND_row``, the row
+        within the part.
         """
         return read_columns(
             self.work.location, _part_name(self.work, "digests", part.piece, part.number)
@@ -148,7 +148,7 @@ class Layout:
         )
 
     def read_dropped(self) -> Integers:
-        """Return the dropped rows, ascending. The conflicts must already have been found."""
+        """Return the dropped rows in ascending order. The conflicts must have been stored."""
         rows = []
         for number in range(self.num_partitions):
             batch = self.conflicts.read(number)
@@ -161,7 +161,7 @@ def _part_name(work: Artifact, kind: str, piece: int, number: int) -> str:
 
 
 class ReadWorker:
-    """Worker that reads a piece into parts, and returns the labels that occur in it."""
+    """Worker that reads a piece, stores it in parts, and returns its labels."""
 
     def __init__(
         self,
@@ -194,7 +194,7 @@ class ReadWorker:
             keys = np.concatenate(keys_of_batches)
             columns = {"text": pa.array(texts, pa.string()), "label_key": keys}
             self._write("texts", number, part, columns)
-            # Labels may differ between splits.
+            # A text may have different labels in different splits, so the split is part of the digest.
             digests: dict[str, Any] = _sorted_digests("exact", texts, split)
             digests["exact_label_key"] = keys[digests["exact_row"]]
             digests |= _sorted_digests("folded", map(fold_text, texts))
@@ -221,7 +221,7 @@ class ReadWorker:
 
 @dataclass
 class _Label:
-    """A label in one spelling: its name and key, its first row (counting from 1) and its number of rows."""
+    """A label in one spelling: name, key, first row (numbered from 1) and number of rows."""
 
     name: str
     key: int
@@ -230,7 +230,7 @@ class _Label:
 
 
 class _LabelCounts:
-    """The labels of a piece by spelling."""
+    """The labels in a piece, keyed by spelling."""
 
     def __init__(self) -> None:
         self._labels: dict[str, _Label] = {}
@@ -264,7 +264,7 @@ class _LabelCounts:
 
 
 def label_key(name: str) -> int:
-    """Return a digest that identifies the label on every machine until the label is assigned a number."""
+    """Return a digest that identifies the label, on any machine, until labels are numbered."""
     digest = blake2b(name.encode(), digest_size=_KEY_BYTES).digest()
     return int.from_bytes(digest, "big")
 
@@ -285,7 +285,7 @@ def _group_into_parts(batches: Iterable[sources.Batch]) -> Iterator[list[sources
 
 
 def _sorted_digests(kind: str, texts: Iterable[str], salt: str = "") -> dict[str, npt.NDArray[Any]]:
-    """Return 16-byte digests as two columns of integers, ascending, and the rows that they belong to."""
+    """Return the texts' 16-byte digests in ascending order, as two integer columns, and the row of each."""
     person = salt.encode()
     hashes = (blake2b(text.encode(), digest_size=_DIGEST_BYTES, person=person) for text in texts)
     digests = b"".join(text_hash.digest() for text_hash in hashes)
@@ -301,12 +301,12 @@ def _sorted_digests(kind: str, texts: Iterable[str], salt: str = "") -> dict[str
 
 
 def fold_text(text: str) -> str:
-    """Return the text in Unicode form NFKC, case-folded, with single spaces."""
+    """Return the text normalized to NFKC, case-folded and with single spaces."""
     return " ".join(normalize("NFKC", text).casefold().split())
 
 
 class _Partition:
-    """The rows of a partition sorted by digest, without dropped rows; ``rows`` are ascending among equal digests."""
+    """A partition's rows sorted by digest, then by row number, without the dropped rows."""
 
     def __init__(self, layout: Layout, kind: str, number: int, dropped: Integers) -> None:
         parts = _read_partition(layout, kind, number)
@@ -325,7 +325,7 @@ class _Partition:
         self.sizes = np.diff(bounds)
 
     def spread(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Given one value per group of equal digests, repeat each value for every row in its group."""
+        """Repeat each value for every row in its group; ``values`` has one value per group of equal digests."""
         return np.repeat(values, self.sizes)
 
 
@@ -354,12 +354,11 @@ def _read_partition(
 class ConflictWorker:
     """Worker that finds the rows in a partition whose text occurs in the same split with more than one label.
 
-    For each split, it reports the number of such texts and, for the first few, their first row and the keys of their
-    labels.
+    For each split, the report contains the number of such texts and the first row and label keys of the first few.
     """
 
     def __init__(self, layout: Layout, first_rows: tuple[int, ...]) -> None:
-        """Create a worker. ``first_rows`` holds each split's first row and, at the end, the total number of rows."""
+        """Create a worker; ``first_rows`` holds each split's first row, followed by the total number of rows."""
         self.layout = layout
         self.first_rows = first_rows
 
@@ -394,7 +393,7 @@ class ConflictWorker:
 
 
 class DuplicateWorker:
-    """Worker that finds a partition's duplicates: each id whose digest occurred before, and that digest's first id.
+    """Worker that finds the duplicates in a partition: ids whose digest has an earlier id, and the earliest such id.
 
     Chunks are numbered by kind of digest, then by partition.
     """
@@ -466,7 +465,7 @@ class GatherWorker:
 
 
 class InsideWorker:
-    """Worker that finds which phrases are inside which training rows of a shard. The chunk marks the training rows."""
+    """Worker that finds phrases inside a shard's training rows. The chunk contains a mask of the training rows."""
 
     def __init__(
         self, shards: ShardSet, rows_per_shard: int, phrases: ShardSet, max_rows: int
@@ -478,7 +477,7 @@ class InsideWorker:
         self.max_rows = max_rows
 
     def __call__(self, chunk: Columns) -> Columns:
-        """Return one row for each phrase present, with its count, then one for each pair of a row and a phrase."""
+        """Return an entry with a count for each phrase found, then an entry for each pair of training row and phrase."""
         number = chunk_number(chunk)
         first_row = number * self.rows_per_shard
         texts = self.shards.read(number).column("text")

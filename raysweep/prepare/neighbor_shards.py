@@ -1,8 +1,8 @@
-"""Neighbor search over shards: either actors that each hold a block of vectors, or a single shard in this process.
+"""Neighbor search over shards: actors that each hold part of the vectors, or a single shard in this process.
 
-Shards take turns reading blocks of queries, which are passed by reference to all shards at once. Tasks merge the
-shards' answers and store them as shards of the artifact. This process handles only references and reports, and only a
-few blocks are in flight at a time.
+Shards take turns reading blocks of queries, and each block is passed by reference to all shards. Tasks merge the
+results and store them as shards of the artifact. This process handles only references and reports, and only a few
+blocks are in flight at a time.
 """
 
 import contextlib
@@ -26,16 +26,17 @@ from raysweep.data.neighbor_shard import NeighborShard
 from raysweep.data.neighbors import LabeledVectors, Neighbors, NeighborSearch, VectorFile, merge
 from raysweep.data.shards import Report, Shard, ShardSet, open_array
 
-# smaller blocks are not worth the second or two that an actor takes to start
+# smaller shards are not worth the second or two that an actor takes to start
 MIN_ROWS_PER_SHARD = 2**15
 FEW_ROWS = 2**17
-QUERIES_OF_FEW = 2048  # small enough for every shard of a small cluster to get a block
+# per block if there are few rows; small enough that no worker of a small cluster is idle
+QUERIES_OF_FEW = 2048
 QUERIES = 4096  # faiss multiplies this many at once, so larger blocks are no faster
 QUERIES_IN_CELLS = 16384  # each cell is multiplied by all the queries in a block that probe it
-# in addition to the block being merged, so that no shard has to wait for the next one
+# in addition to the block being merged, so that no shard has to wait for the next block
 BLOCKS_AHEAD = 2
-RESTARTS = 3  # of a shard whose process or node died; the shard then rereads its block
-# how long to wait for another worker before a search starts with those that have joined
+RESTARTS = 3  # of a shard whose process or node died; the shard then rereads its vectors
+# how long to wait for another worker before the search starts with the workers that have joined
 JOIN_SECONDS = 60.0
 QUIET_JOIN_SECONDS = 5.0  # of waiting for workers before the wait is reported
 
@@ -45,9 +46,9 @@ OpenVectors = Callable[[], VectorFile]
 
 @dataclass(frozen=True)
 class TrainVectors:
-    """Callable that opens the training sentences' embeddings.
+    """Callable that opens the training sentences' embeddings, labels and duplicate groups.
 
-    The embeddings are memory maps of two artifacts, which the worker fetches.
+    They are read from memory maps of two artifacts, which the worker fetches.
     """
 
     sentences: Artifact
@@ -65,10 +66,10 @@ class TrainVectors:
 
 
 class Cells(NamedTuple):
-    """The cells of an inverted file: their training seed, the number of cells that each query probes, and their shards.
+    """The cells of an inverted file: the training seed, the number of cells that each query probes, and the centroids.
 
-    The centroids are stored so that later runs, and shards restarted after their process died, use the same ones. When
-    Ray 2.60 restarts an actor, it may drop the constructor's arguments (Ray issue 53727).
+    The centroids are stored so that later runs and restarted shards use the same ones. When Ray 2.60 restarts an actor,
+    it may drop the constructor's arguments (Ray issue 53727).
     """
 
     seed: int
@@ -147,7 +148,7 @@ class ShardWorker:
 
     @cached_property
     def shard(self) -> NeighborShard:
-        """Return the shard's vectors, loaded by the first search so that a worker counts as started before it loads."""
+        """Return the shard's vectors, loaded by the first search, so that a worker starts without waiting for them."""
         shard = NeighborShard(self.source, np.arange(*self.bounds), self.threads)
         if self.job.cells:
             shard.put_into_cells(self.quantizer.nearest_one)
@@ -167,19 +168,19 @@ class ShardWorker:
 
 
 class Shards(Protocol):
-    """All shards of a search, used as one."""
+    """All shards of a search, behind one interface."""
 
     def search(self, rows: npt.NDArray[np.integer], *, exact: bool = False) -> Neighbors:
         """Return the neighbors of a few rows; with ``exact``, an inverted file is searched exhaustively."""
         ...
 
     def store(self, numbers: Iterable[int], target: ShardSet) -> Iterator[Report]:
-        """Find the neighbors of these blocks of the job and store each block as the shard with the same number."""
+        """Store the neighbors of the rows in these blocks, one shard for each block, and yield the shards' reports."""
         ...
 
 
 class ShardHere:
-    """A single shard in this process that contains all rows."""
+    """A single shard with all rows, in this process."""
 
     def __init__(self, job: SearchJob) -> None:
         if job.cells:
@@ -224,10 +225,11 @@ class ShardActors:
             self.actors.append(actor.remote(job, start, stop, request.threads))
 
     def count_joined(self, report: Callable[[str], None]) -> int:
-        """Wait for the shards' workers, and return how many have started: all of them, or at least one.
+        """Wait for the shards' workers to start, and return how many have started, at least one.
 
-        The wait ends after JOIN_SECONDS without another worker. ``report`` is called with a message about missing
-        workers, or with "" while no worker has started, which may be a stall, and when the wait is over.
+        The wait ends when all have started, or when at least one has and no other has joined for JOIN_SECONDS.
+        ``report`` is called regularly with a message about the missing workers. Before the first worker starts, it is
+        called with "", because this may be a stall, and when the wait is over, it is called with "" once more.
         """
         import ray
 
@@ -248,7 +250,7 @@ class ShardActors:
             if num_joined and starting:
                 gpus = f" and {self._request.gpus:g} GPUs" if self._request.gpus else ""
                 missing = (
-                    f"neighbors: {num_joined} of {num_shards} search workers have a node; unless others join within "
+                    f"neighbors: {num_joined} of {num_shards} search workers have started; unless another joins within "
                     f"{JOIN_SECONDS:g} s, the search uses fewer, larger shards (missing: {len(starting)} x "
                     f"({self._request.cpus:g} CPUs{gpus}))"
                 )
@@ -278,7 +280,7 @@ class ShardActors:
         """Yield a reference to each block's report while the blocks are searched and stored in the background."""
         import ray
 
-        # Requests no CPU, because the shards hold all CPUs during the search.
+        # These tasks request no CPU, because the shards may hold all CPUs during the search.
         merge_and_store: Any = ray.remote(_merge_and_store).options(
             num_cpus=0, scheduling_strategy="SPREAD"
         )
@@ -300,7 +302,7 @@ class ShardActors:
     ) -> tuple[Any, Any]:
         """Return references to the rows' vectors and to the cells that the rows probe.
 
-        The shards take turns computing both.
+        The shards take turns reading blocks.
         """
         actor = self.actors[number % len(self.actors)]
         queries = actor.read.remote(rows)
@@ -328,9 +330,9 @@ def open_shards(
 ) -> Iterator[Shards]:
     """Yield at most ``max_shards`` shards in actors, and kill the actors when the context exits.
 
-    All shards must be alive at the same time, since each block of queries needs all of them. If only some actors find a
-    node, all are killed and that many start again, with larger shards. ``report`` is called with a description of the
-    wait, and with "" when it is over.
+    All shards must be alive at the same time, since each block of queries needs all of them. If only some actors start,
+    all are killed and that many are created again, with larger shards. ``report`` is called with a description of the
+    wait, and with "" when the wait is over.
     """
     num_shards, request = fit(max_shards)
     while True:
@@ -353,7 +355,7 @@ def num_shards(num_rows: int, request: Request) -> int:
 def describe_cells(job: SearchJob, shards: Shards) -> dict[str, float]:
     """Return the number of cells in an inverted file and its recall on a seeded sample of rows.
 
-    For other searches, return an empty dict.
+    Return an empty dict for an exact search.
     """
     if not job.cells:
         return {}

@@ -1,4 +1,4 @@
-"""The artifacts that a sweep needs, in the order in which they are built, and which of them are missing."""
+"""Plans: the artifacts that a sweep needs, in the order in which they are built."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,21 +33,21 @@ from raysweep.prepare.ingest import PiecesBySplit
 from raysweep.training.teacher import Teacher
 
 CELLS = 3
-"""Version of how an inverted file's cells are trained: on at most 65,536 rows. Part of the key of neighbors."""
+"""Version of the method that trains an inverted file's cells (on at most 65,536 rows). Part of the neighbors' key."""
 
 CARVING = 2
-"""Version of how dev is carved: from rows that no other row contains. Part of the key of sentences."""
+"""Version of the method that carves dev (from rows that no other row contains). Part of the sentences' key."""
 
 _RELATED = ("kind", "columns", "positive_label", "thresholds")
 """Settings of ``data`` that have no effect on labeled sentences."""
 
 LABELS = 2
-"""Version of label normalization: stripped, in NFC, numbers by value. Part of the key of sentences."""
+"""Version of label normalization (stripped, NFC, numbers compared by value). Part of the sentences' key."""
 
 
 @dataclass(frozen=True)
 class ArtifactStage:
-    """One artifact to build, with the parameters that its key hashes and its manifest stores.
+    """One artifact to build, and the parameters that are hashed into its key and stored in its manifest.
 
     Subclasses add the stage's inputs. If a sweep may have several stages of a kind, ``varies_by`` names the parameter
     that distinguishes them.
@@ -83,10 +83,10 @@ class RelationsStage(ArtifactStage):
 
 @dataclass(frozen=True)
 class EncodedStage(ArtifactStage):
-    """Tokens and unit embeddings of all sentences under one encoder.
+    """One encoder's tokens and unit embeddings for all sentences.
 
-    Encoders that do not embed stored tokens have no tokens. ``role`` is the encoder's role with the most requirements.
-    An encoder with a Router embeds all sentences on the given side.
+    There are no tokens if the encoder does not embed stored tokens. If the encoder has several roles, ``role`` is the
+    one with the most requirements. An encoder with a Router embeds all sentences as ``side``.
     """
 
     kind = "encoded"
@@ -98,7 +98,7 @@ class EncodedStage(ArtifactStage):
 
 @dataclass(frozen=True)
 class TokensStage(ArtifactStage):
-    """Tokens of all sentences for an encoder that is only tuned, so that nothing needs its embeddings."""
+    """Tokens of all sentences for an encoder whose untuned embeddings are not needed."""
 
     kind = "tokens"
     sentences: Artifact
@@ -136,7 +136,10 @@ class ExamplesOfKind(ArtifactStage):
 
 @dataclass(frozen=True)
 class ExamplesStage(ExamplesOfKind):
-    """Training examples of one kind from neighbors; those of other classes come from ``random_neighbors``, if given."""
+    """Training examples of one kind, formed from neighbors.
+
+    If ``random_neighbors`` is given, it supplies the neighbors of other classes.
+    """
 
     sentences: Artifact
     neighbors: Artifact
@@ -153,7 +156,7 @@ class JoinedStage(ArtifactStage):
 
 @dataclass(frozen=True)
 class AllPairsStage(ExamplesOfKind):
-    """Training examples of one kind from every ordered pair of the same class.
+    """Training examples of one kind, drawn from all ordered pairs of sentences of the same class.
 
     ``given`` holds the sources' sentences; ``sentences`` also holds the joined ones, if examples use them.
     """
@@ -171,10 +174,10 @@ class RelationExamplesStage(ExamplesOfKind):
 
 @dataclass(frozen=True)
 class ScoresStage(ArtifactStage):
-    """Labels and expert scores of one split's pairs.
+    """Labels and expert scores for one split's pairs.
 
     ``experts`` holds each expert's embeddings. Train pairs are the examples in ``source``; dev pairs are drawn from
-    neighbors by the embeddings in ``source``.
+    the nearest neighbors according to the embeddings in ``source``.
     """
 
     kind = "scores"
@@ -190,7 +193,7 @@ class ScoresStage(ArtifactStage):
 
 @dataclass(frozen=True)
 class TeacherStage(ArtifactStage):
-    """Class probabilities of all sentences under the teacher."""
+    """The teacher's class probabilities for all sentences."""
 
     kind = "teacher"
     sentences: Artifact
@@ -206,8 +209,8 @@ class TeacherStage(ArtifactStage):
 class Plan:
     """The artifacts of one sweep.
 
-    ``stages`` build the artifacts, each after its inputs; ``prepared`` names them. ``models`` are the encoders that
-    workers load. ``notes`` are lines about unexpected properties of the encoders.
+    ``stages`` build the artifacts, each after its inputs; ``prepared`` refers to the artifacts. ``models`` are the
+    encoders that workers load. ``notes`` are messages about unexpected properties of the encoders.
     """
 
     config: SweepConfig
@@ -217,7 +220,7 @@ class Plan:
     prepared: Prepared
     models: Mapping[EncoderConfig, ModelSource]
     notes: tuple[str, ...] = ()
-    parts: "tuple[Plan, ...]" = ()  # of the data sets of a sequence
+    parts: "tuple[Plan, ...]" = ()  # one for each data set of a sequence
 
     @property
     def missing(self) -> list[ArtifactStage]:
@@ -230,7 +233,7 @@ class Plan:
         return self.stages[0].artifact
 
     def check_sentences(self) -> None:
-        """Raise InputError if the sentences, which must have been built, do not suit the sweep.
+        """Raise InputError if the sentences, which must have been built, are unsuitable for the sweep.
 
         For a sequence, only the sentences built so far are checked.
         """
@@ -260,7 +263,7 @@ class Plan:
             )
 
     def check_k(self) -> None:
-        """Raise InputError if a retrieval pool has fewer than k sentences. Document rankings have no k."""
+        """Raise InputError if a retrieval pool has fewer than k sentences; retrieval data and pairs have no k."""
         if self.config.data.is_related:
             return
         num_sentences = self.sentences.summary["num_sentences"]
@@ -275,7 +278,7 @@ class Plan:
         check_classes(self.config.data, self.sentences.summary["label_names"])
 
     def check_freezing(self) -> None:
-        """Raise InputError if the encoder lacks a freezing level of the space.
+        """Raise InputError if the encoder lacks a freezing level in the space.
 
         The encoder's tokens must have been built.
         """
@@ -288,12 +291,12 @@ def make_plan(config: SweepConfig, space: Space) -> Plan:
     """Plan the artifacts of a sweep.
 
     This can be slow: it lists the sources, hashes single-file sources on this machine unless they are large and were
-    hashed before, hashes the files of each local encoder, and downloads encoders from the Hugging Face Hub that are not
-    in the local cache. It does not write artifacts or need a cluster.
+    hashed before, hashes the files of each local encoder, and downloads encoders that are not in the local Hugging Face
+    cache. It does not write artifacts or need a cluster.
 
     Raises:
         InputError: If a source cannot be read, if an encoder or the teacher cannot be found or is unsuitable for a
-            sweep, or if an encoder with a single safetensors file lacks a freezing level of the space.
+            sweep, or if an encoder with a single safetensors file lacks a freezing level in the space.
     """
     if config.data.sequence:
         return _plan_sequence(config, space)
@@ -344,7 +347,7 @@ def make_plan(config: SweepConfig, space: Space) -> Plan:
 
 
 def _plan_sequence(config: SweepConfig, space: Space) -> Plan:
-    """Plan the artifacts of each data set of a sequence, as in a sweep over that data set alone."""
+    """Plan the artifacts for each data set of a sequence, as for a sweep on that data set alone."""
     parts = {}
     for name, data in config.data.tasks.items():
         try:
@@ -396,7 +399,7 @@ def _check_sources(data: DataConfig, pieces: PiecesBySplit) -> dict[str, str]:
 
 
 def _locate_encoders(config: SweepConfig, space: Space) -> "dict[EncoderConfig, _Encoder]":
-    """Return the sweep's encoders, after checking that they may have their roles."""
+    """Return the sweep's encoders, after checking that they are suitable for their roles."""
     roles: list[tuple[EncoderConfig, Role]] = [
         (config.model, "tuned"),
         (config.reference_encoder, "reference"),
@@ -417,17 +420,17 @@ def _locate_encoders(config: SweepConfig, space: Space) -> "dict[EncoderConfig, 
 def _locate_into(
     model_sources: dict[EncoderConfig, ModelSource], encoder: EncoderConfig, role: Role
 ) -> None:
-    """Add an encoder's source, after checking that the encoder may have the role."""
+    """Add an encoder's source, after checking that the encoder is suitable for the role."""
     if encoder not in model_sources:
         model_sources[encoder] = locate(encoder)
     check_files(encoder, role, model_sources[encoder])
 
 
 def check_structure(config: SweepConfig, space: Space, structure: Structure) -> None:
-    """Raise InputError if an encoder with this structure does not fit the sweep.
+    """Raise InputError if an encoder with this structure is unsuitable for the sweep.
 
-    It must have the space's freezing levels. For layer_decay, adapters and gradient checkpointing, it must also have
-    blocks.
+    The encoder must have the space's freezing levels. For layer_decay, adapters and gradient checkpointing, it must
+    also have blocks.
     """
     levels = space.values("freezing") or ["none"]
     for freeze_output_dense in space.values("freeze_output_dense") or [False]:
@@ -442,13 +445,13 @@ def check_structure(config: SweepConfig, space: Space, structure: Structure) -> 
 
 
 def _check_model(config: SweepConfig, space: Space, source: ModelSource) -> None:
-    """Check the encoder's structure and width from its files, long before anything is loaded.
+    """Check the encoder's structure and width using only its files, long before its weights are loaded.
 
-    The structure is read from the weights file's header. Trials check the width again, for encoders whose files do not
-    show it.
+    The structure is read from the weights file's header. Trials check the width again, since not all encoders' files
+    specify it.
 
     Raises:
-        InputError: If the structure does not fit, or shortened embeddings would not be shorter than the encoder's.
+        InputError: If the structure is unsuitable, or if shortened embeddings would not be shorter than full ones.
     """
     weights = source.folder / "model.safetensors"
     if weights.is_file():
@@ -470,7 +473,7 @@ def _check_model(config: SweepConfig, space: Space, source: ModelSource) -> None
 
 
 class _Encoder(NamedTuple):
-    """An encoder as used: its configuration, with the prompts prepended to sentences, its source, and notes."""
+    """A located encoder: its configuration, completed with the prompts from its source, the source, and notes."""
 
     config: EncoderConfig
     source: ModelSource
@@ -491,13 +494,13 @@ class _Encoder(NamedTuple):
         return self.source.identity
 
     def on(self, side: Side) -> "_Encoder":
-        """Return the encoder of one side, which has a single prompt."""
+        """Return the encoder for one side, with only that side's prompt."""
         config = self.config.model_copy(update={"prompt": self.config.prompt_on(side)})
         return self._replace(config=config, side=side if self.source.has_router else "document")
 
     @property
     def sides(self) -> "Sides[_Encoder]":
-        """Return the encoders of queries and documents."""
+        """Return the encoders for queries and documents."""
         return Sides.merge(self.on("query"), self.on("document"))
 
 
@@ -525,9 +528,9 @@ def _encoding(located: _Encoder) -> dict[str, Any]:
 
 
 class _Planner:
-    """Collector of unique stages.
+    """Collector of a sweep's stages, without duplicates.
 
-    An artifact's key hashes its own parameters and the keys of its inputs.
+    An artifact's key is a hash of its parameters and of its inputs' keys.
     """
 
     def __init__(
@@ -540,7 +543,7 @@ class _Planner:
 
     def sentences(self, pieces: PiecesBySplit, fingerprints: Mapping[str, str]) -> Artifact:
         data = self.config.data
-        # The location of the content does not matter. The carving parameters matter only if no dev split is given.
+        # The location of the content does not matter. The carving parameters matter only if data.dev is not set.
         excluded = {"train", "dev", "test", "sequence", *_RELATED}
         if data.dev:
             excluded |= {"dev_fraction", "max_dev"}
@@ -551,7 +554,7 @@ class _Planner:
         if not data.dev:
             parameters["seed"] = self.config.seed
             parameters["carving"] = CARVING
-        # instead of data.labels, which only decides whether they are checked
+        # replaces data.labels, which only determines whether labels are checked
         parameters["labels"] = LABELS
         artifact, keyed = self._key("sentences", parameters, reads=[])
         return self._add(SentencesStage(artifact, keyed, data, pieces))
@@ -577,7 +580,7 @@ class _Planner:
         return artifacts
 
     def tokens(self, sentences: Artifact, kinds: Sequence[str]) -> Sides[Artifact]:
-        """Return the artifacts with the model's tokens, and with its embeddings if R, mining or scoring needs them."""
+        """Return the artifacts with the model's tokens and any embeddings that R, mining or scoring needs."""
         config = self.config
         reference = self.encoders[config.reference_encoder]
         embedding = [*reference.sides.distinct]
@@ -622,7 +625,7 @@ class _Planner:
         return self._add(TeacherStage(artifact, keyed, sentences, teacher))
 
     def examples(self, sentences: Artifact, kinds: Sequence[str]) -> dict[str, Artifact]:
-        """Return the example artifacts keyed by kind; if there are no kinds, nothing is mined."""
+        """Return the example artifacts, keyed by kind; without kinds, nothing is mined."""
         if not kinds:
             return {}
         mining = self.config.examples
@@ -647,7 +650,7 @@ class _Planner:
         return artifacts
 
     def joined(self, given: Artifact) -> Artifact:
-        """Return the artifact with the given sentences and the joined ones."""
+        """Return the artifact with the given sentences, followed by the joined ones."""
         parameters = {"joined": True, **self._sample()}
         artifact, keyed = self._key("sentences", parameters, reads=[given])
         return self._add(JoinedStage(artifact, keyed, given))
@@ -655,7 +658,7 @@ class _Planner:
     def all_pairs(
         self, sentences: Artifact, given: Artifact, kinds: Sequence[str]
     ) -> dict[str, Artifact]:
-        """Return the example artifacts from every ordered pair of the same class, keyed by kind."""
+        """Return the artifacts with examples from all ordered pairs of the same class, keyed by kind."""
         artifacts = {}
         for kind in kinds:
             parameters = {**self._example_parameters(kind), "mode": "all"}
@@ -664,7 +667,7 @@ class _Planner:
         return artifacts
 
     def _example_parameters(self, kind: str) -> dict[str, Any]:
-        """Return the parameters of examples of one kind that do not depend on where their pairs come from."""
+        """Return the parameters of one kind of examples that do not depend on the source of the pairs."""
         mining = self.config.examples
         parameters = {
             "example_kind": kind,
@@ -684,7 +687,7 @@ class _Planner:
     def scores(
         self, sentences: Artifact, examples: Mapping[str, Artifact], reference: Artifact
     ) -> dict[str, Artifact]:
-        """Return the artifacts with the experts' scores of scored pairs, keyed by split; empty without experts."""
+        """Return the artifacts with the experts' scores for scored pairs, keyed by split; empty without experts."""
         encoders = self.config.examples.experts
         if not encoders or "scored_pair" not in examples:
             return {}
@@ -725,7 +728,7 @@ class _Planner:
     def _key(
         self, kind: str, parameters: Mapping[str, Any], reads: Sequence[Artifact]
     ) -> tuple[Artifact, dict[str, Any]]:
-        """Return the artifact and all parameters that its key hashes."""
+        """Return the artifact and all parameters that are hashed into its key."""
         keyed = {**parameters, "reads": sorted(artifact.name for artifact in reads)}
         return self.store.artifact(kind, keyed), keyed
 

@@ -1,8 +1,7 @@
-"""Building a sweep's sentences: reading, label conflicts, label numbers, shards, duplicates and the dev split.
+"""Build a sweep's sentences: read the sources, drop label conflicts, number labels, find duplicates and carve dev.
 
-Workers read and write everything that grows with the texts, one part, partition or shard at a time. This process holds
-only numbers for each row: its label, split and groups, and the data for carving dev. These take at most about 60 bytes
-per row.
+Workers read and write all texts, one part, partition or shard at a time. This process holds only numbers for each row:
+its label, split and groups, and the data for carving dev. These take no more than about 60 bytes per row.
 """
 
 import io
@@ -37,26 +36,23 @@ from raysweep.storage.folder import open_folder
 
 ROWS_PER_SHARD = 2**16
 ROWS_PER_PARTITION = 2**17  # approximate
-FEW_ROWS = 2**17  # once read, up to this many rows are handled by this process
+FEW_ROWS = 2**17  # up to this many rows are processed in this process once they have been read
 FEW_BYTES = 2**25
 FEW_PIECES = 8
-FOOTERS_AT_ONCE = 16  # footers of large Parquet files; they describe the row groups
+FOOTERS_AT_ONCE = 16  # footers of large Parquet files, which describe the row groups
 TEXTS_PER_CHUNK = 2**13  # texts returned at a time
 MAX_SHOWN = 5  # conflicting texts in the summary, and labels in warnings
 MAX_LABELS_LISTED = 10
 MAX_LABELS = 1000  # more labels than this, with fewer than two rows each on average, suggest the wrong column
 
-_MAX_DIGITS = 4000  # of a number in a name; Python parses at most 4,300
+_MAX_DIGITS = 4000  # of a number in a label's name; Python parses at most 4,300
 
 
 class JobRunner(Protocol):
     """Interface for running the jobs of a stage, on a cluster or, if ``is_small``, in this process."""
 
     def store_shards(self, artifact: Artifact, job: ChunkedJob, *, is_small: bool) -> list[Report]:
-        """Return the reports of an artifact's shards, one per chunk.
-
-        The job's workers build the missing shards.
-        """
+        """Build an artifact's missing shards, one per chunk, and return the reports of all its shards."""
 
     def run(self, job: ChunkedJob, *, is_small: bool) -> Iterator[Columns]:
         """Yield the results of the job's workers."""
@@ -67,9 +63,9 @@ class JobRunner(Protocol):
 
 @dataclass
 class _Conflicts:
-    """The conflicts of one split: the number of texts, the first few of them, and the number of dropped rows.
+    """Label conflicts in one split: the number of texts, the first few of them, and the number of dropped rows.
 
-    Each text is given by the row where it first occurs and the keys of its labels.
+    Each text is identified by its first row and listed with the keys of its labels.
     """
 
     num_texts: int
@@ -79,7 +75,7 @@ class _Conflicts:
 
 @dataclass
 class DatasetRows:
-    """The rows of the dataset in order of their ids: labels and splits, (rows,) each."""
+    """The labels and splits of the dataset's rows in order of their ids, (rows,) each."""
 
     labels: npt.NDArray[np.int32]
     splits: npt.NDArray[np.int8]
@@ -92,12 +88,12 @@ class DatasetRows:
         return np.flatnonzero(self.is_in(split))
 
     def count_labels(self, split: Split, num_labels: int) -> npt.NDArray[np.intp]:
-        """Return the number of rows of each label, (num_labels,)."""
+        """Return the split's number of rows with each label, (num_labels,)."""
         return np.bincount(self.labels[self.ids(split)], minlength=num_labels)
 
 
 class SentencesBuilder:
-    """Step-by-step builder of one stage's sentences.
+    """Builder of one stage's sentences.
 
     Results stored by an earlier attempt are reused.
     """
@@ -118,14 +114,14 @@ class SentencesBuilder:
         self._num_searches = 0
 
     def build(self) -> tuple[DatasetSummary, list[Report]]:
-        """Return the summary of the dataset and the reports of its shards, without writing the manifest.
+        """Build the dataset, except for the manifest, and return its summary and the reports of its shards.
 
-        Without ``data.test``, there are no test rows unless the source of train is ``demo``, which has its own.
-        Provided splits are never changed; warnings count their rows also found in train or inside training rows.
+        Without ``data.test``, there are no test rows, unless train is ``demo``, which has its own test split. A dev or
+        test split from a source is never changed; if it overlaps with train, the summary contains warnings.
 
         Raises:
-            InputError: If :func:`raysweep.data.sources.read_pieces` rejects a source, there are fewer than two classes,
-                a split has labels that train lacks, or the label column does not contain labels.
+            InputError: If :func:`raysweep.data.sources.read_piece` rejects a source, there are fewer than two classes,
+                a split has labels that train lacks, or the label column does not seem to contain labels.
         """
         self._read()
         conflicts = self._find_conflicts()
@@ -223,7 +219,7 @@ class SentencesBuilder:
         files = [piece.file for _, piece in self.pieces if piece.file]
         num_bytes = sum(file.num_bytes for file in files)
         has_few_bytes = num_pieces <= FEW_PIECES and num_bytes <= FEW_BYTES
-        is_small = num_pieces == 1 or has_few_bytes  # a single piece cannot be shared among workers
+        is_small = num_pieces == 1 or has_few_bytes  # a single piece cannot be split among workers
         report_progress = None
         if is_small:  # on a cluster, the stored shards are counted as progress
             report_progress = self.runner.report_rows
@@ -278,7 +274,7 @@ class SentencesBuilder:
 
     @cached_property
     def _train_labels(self) -> Counter[str]:
-        """Return the number of training rows of each label."""
+        """Return the number of training rows with each label."""
         counts: Counter[str] = Counter()
         for (split, _), labels in zip(self.pieces, self._labels_of_pieces, strict=True):
             if split == "train":
@@ -288,12 +284,12 @@ class SentencesBuilder:
 
     @property
     def _kept_bounds(self) -> Integers:
-        """Return the first id of each split and, at the end, the number of ids."""
+        """Return the first id of each split, followed by the total number of ids."""
         bounds: Integers = self.first_rows - np.searchsorted(self._dropped, self.first_rows)
         return bounds
 
     def _find_conflicts(self) -> dict[Split, _Conflicts]:
-        """Return texts with conflicting labels, keyed by split. Workers find and store the rows of these texts.
+        """Find the texts with conflicting labels, store their rows, and return the conflicts of each split.
 
         Raises:
             InputError: If a split has only conflicting texts.
@@ -324,14 +320,14 @@ class SentencesBuilder:
 
     @property
     def _after_conflicts(self) -> str:
-        """Part of a message: the number of training rows that were left out for conflicting labels, if any."""
+        """Return the part of a message that reports training rows dropped for conflicting labels, if any."""
         if not self._num_conflicting:
             return ""
         columns = f"{self.data.text_column!r} and {self.data.label_column!r}"
         return f" (without {self._num_conflicting} rows whose text has different labels; columns {columns})"
 
     def _name_labels(self) -> list[str]:
-        """Return the names of train's remaining labels in natural sort order.
+        """Return the names of the labels that remain in train, in natural sort order.
 
         Raises:
             InputError: If there is only one label, or another split has a label that train lacks.
@@ -377,7 +373,7 @@ class SentencesBuilder:
     def _describe_conflicts(
         self, by_split: Mapping[Split, _Conflicts]
     ) -> tuple[list[dict[str, Any]], list[str]]:
-        """Return the first few conflicting texts, and a warning for each source that has any."""
+        """Return the first few conflicting texts, and a warning for each split that has any."""
         shown: list[dict[str, Any]] = []
         warnings = []
         for split, conflicts in by_split.items():
@@ -419,7 +415,7 @@ class SentencesBuilder:
         return self._store(self.stage.artifact, job)
 
     def _open_rows(self) -> DatasetRows:
-        """Return the labels and the splits as given by the sources."""
+        """Return the rows with the splits of their sources."""
         labels = []
         for number in range(self._shards.count):
             batch = self._shards.read(number)
@@ -452,10 +448,10 @@ class SentencesBuilder:
         return groups
 
     def _carve_dev(self, rows: DatasetRows, label_names: Sequence[str]) -> None:
-        """Move some rows from train to dev and leave others out of train.
+        """Move some rows from train to dev, and remove rows that contain dev texts from train.
 
         Raises:
-            InputError: If no row can move.
+            InputError: If no row can be moved.
         """
         is_train = rows.is_in("train")
         # training rows come first, so their positions are their ids
@@ -483,7 +479,7 @@ class SentencesBuilder:
         rows.splits[:num_train][carving.is_left_out] = NO_SPLIT
 
     def _containment(self, is_train: npt.NDArray[np.bool_]) -> Containment:
-        """Return a search for texts inside training rows, which runs on the workers."""
+        """Return a search for texts inside training rows; the workers run it."""
         columns = {"is_train": ingest.pack_masks(is_train, ROWS_PER_SHARD)}
 
         def find_phrases(phrases: Sequence[str], max_rows: int) -> Iterator[Matches]:
@@ -501,7 +497,7 @@ class SentencesBuilder:
         return Containment(self._take_texts, find_phrases)
 
     def _take_texts(self, ids: npt.NDArray[np.integer]) -> Iterator[Sequence[str]]:
-        """Yield the texts of these ids, in order, in batches."""
+        """Yield the texts with these ids, in order and in batches."""
         for first in range(0, len(ids), ingest.PART_ROWS):
             batch = ids[first : first + ingest.PART_ROWS].astype(np.int64)
             ascending, places = np.unique(batch, return_inverse=True)
@@ -518,9 +514,9 @@ class SentencesBuilder:
 def write_joined(
     given: Sentences, pairs: npt.NDArray[np.integer], artifact: Artifact
 ) -> list[Report]:
-    """Store sentences, followed by the concatenation of each pair of them, and return the shards' reports.
+    """Store the sentences, followed by the concatenation of each pair, and return the shards' reports.
 
-    ``pairs`` (m, 2) are ids of sentences of the same class. The concatenations belong to no split.
+    ``pairs``, (m, 2), are the ids of two sentences of the same class. The concatenations belong to no split.
     """
     num_pairs = len(pairs)
     texts = given.texts(np.arange(len(given)))
@@ -576,7 +572,7 @@ def _save(
 
 
 def _natural(name: str) -> tuple[bool, float, list[str | int], str]:
-    """Return a sort key: numbers first, by value; then names, comparing runs of digits by value."""
+    """Return a key that sorts numbers first, by value, and then names, comparing runs of digits by value."""
     if re.fullmatch(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?", name):
         return False, float(name), [], name
     parts = re.split(r"(\d+)", name.casefold())
@@ -605,6 +601,6 @@ def _carving_warnings(rows: DatasetRows, label_names: Sequence[str]) -> list[str
 
 
 def _list_labels(labels: Sequence[str], num_labels: int) -> str:
-    """Describe these labels: their number, the total number, and the first few names."""
+    """Describe the labels by their number, out of the total, and the first few names."""
     more = ", ..." if len(labels) > MAX_SHOWN else ""
     return f"{len(labels)} of {num_labels} labels ({', '.join(labels[:MAX_SHOWN])}{more})"

@@ -1,6 +1,6 @@
-"""The stages of prepare, built one after the other by a coordinator, which on a cluster is an actor.
+"""The coordinator, which builds the stages of prepare one at a time; on a cluster, it is an actor.
 
-Each stage maps chunks of rows through workers, which store their results as shards of the artifact. Shards stored by an
+In most stages, workers process chunks of rows and store the results as shards of the artifact. Shards stored by an
 earlier attempt are reused.
 """
 
@@ -68,17 +68,17 @@ from raysweep.storage.location import is_uri
 
 SENTENCES_PER_TOKEN_SHARD = 16384
 PAIRS_PER_SHARD = 2**15
-# enough for batches of similar length; with 256, encoding takes 1.4 times as long
+# enough to batch sentences of similar length; with 256, encoding takes 1.4 times as long
 SENTENCES_PER_SHARD = 2048
 
 # Chosen so that a shard takes a quarter of the default ``resources.stall_seconds`` on a slow CPU: MiniLM, with 11
 # million weights in its layers, took 0.6 ms per token on one thread of an old server.
-WORK_PER_SHARD = 1.4e12  # tokens times weights in layers
+WORK_PER_SHARD = 1.4e12  # tokens times weights in the layers
 MIN_PER_SHARD = 64
-_BYTES_PER_TOKEN = 4  # of English
-_MAX_TOKENS = 512  # per sentence, unless configured
+_BYTES_PER_TOKEN = 4  # in English text
+_MAX_TOKENS = 512  # per sentence, if not configured
 
-FEW_ROWS = 4096  # faster to search and pair in this process than to distribute
+FEW_ROWS = 4096  # up to this many are searched and paired faster in this process than on workers
 
 Summary = Mapping[str, Any]
 """The description of an artifact's content in its manifest."""
@@ -88,8 +88,8 @@ class StageProgress(NamedTuple):
     """The progress of a stage, counted in ``unit``.
 
     ``total`` is 0 if unknown. ``reused`` items existed when the stage started and count as done. ``waits_for``
-    describes what the stage is waiting for, if anything. ``shards`` counts stored shards, a sign of life when a step
-    has nothing else to count.
+    describes what the stage is waiting for, if anything. ``shards`` counts stored shards, which shows progress
+    when a step has nothing else to count.
     """
 
     done: int
@@ -104,12 +104,12 @@ NOTHING_DONE = StageProgress(0, 0, "sentences")
 
 
 class Coordinator:
-    """Builder of one stage at a time, while a second thread answers :meth:`progress`.
+    """Builder of stages, one at a time; another thread can call :meth:`progress` in the meantime.
 
-    Without a capacity, it works in its own process, chunk by chunk, with the same results.
+    If ``capacity`` is None, all chunks are processed in this process, with the same results.
     """
 
-    encode_worker = EncodeWorker  # subclasses may override it
+    encode_worker = EncodeWorker  # subclasses may override this
 
     def __init__(self, store: Store, capacity: Capacity | None) -> None:
         self.store = store
@@ -120,7 +120,7 @@ class Coordinator:
         return self._progress
 
     def warm_up(self) -> None:
-        """Start Ray Data's actors, in a third thread, so that the first distributed stage need not wait."""
+        """Start Ray Data's actors early, so that the first distributed stage need not wait for them."""
         start_ray_data()
 
     def build(self, stage: ArtifactStage) -> None:
@@ -136,7 +136,7 @@ class Coordinator:
             try:
                 self._write(stage)
             except Exception as error:
-                # Another process may have built it after this one lost its turn.
+                # Another process may have built the artifact after this one lost its turn.
                 if stage.artifact.exists:
                     return
                 cause = input_error(error)
@@ -187,12 +187,12 @@ class Coordinator:
         return manifest, reports
 
     def store_shards(self, artifact: Artifact, job: ChunkedJob, *, is_small: bool) -> list[Report]:
-        """Return the reports of the sentence shards; see :class:`raysweep.prepare.sentences.JobRunner`."""
+        """Build the missing sentence shards; see :class:`raysweep.prepare.sentences.JobRunner`."""
         at_start = StageProgress(0, 0, "rows")
         return self._store_missing(artifact, job, self._request(), at_start, is_here=is_small)
 
     def run(self, job: ChunkedJob, *, is_small: bool) -> Iterator[Columns]:
-        """Yield the workers' results while the sentences are built."""
+        """Yield the results of the job's workers."""
         return self._run(job, self._request(), is_here=is_small)
 
     def report_rows(self, num_rows: int) -> None:
@@ -220,9 +220,9 @@ class Coordinator:
         worker: Callable[..., Worker],
         arguments: tuple[Any, ...],
     ) -> list[Report]:
-        """Return the reports of a worker that runs the stage's encoder on all sentences.
+        """Run the stage's encoder on all sentences and return the reports of the shards.
 
-        ``arguments`` are the worker's arguments, except for the last one, the request.
+        ``arguments`` are the arguments of ``worker``, except for the last one, the request.
         """
         num_sentences = stage.sentences.summary["num_rows"]
         size = _encoder_size(stage)
@@ -281,7 +281,7 @@ class Coordinator:
         index: Summary = {}
         if self.capacity is None or num_shards > 1 or job.cells:
             index, reports = self._search_shards(job, stage.artifact, width, num_shards, at_start)
-        else:  # few rows or a single process: each existing process holds all rows
+        else:  # one shard: each existing process holds all rows and answers some of the queries
             chunks = ChunkedJob(NeighborWorker, (job, request), job.num_rows, job.num_queries)
             is_here = job.num_rows <= FEW_ROWS
             reports = self._store_missing(
@@ -290,8 +290,8 @@ class Coordinator:
         summary = _summarize_neighbors(job.num_rows, reports)
         if not summary["num_with_neighbors"]:
             raise InputError(
-                f"examples.min_similarity is {parameters['min_similarity']}, but no sentence has a neighbor with that "
-                "cosine; lower examples.min_similarity"
+                f"examples.min_similarity is {parameters['min_similarity']}, but no sentence has a neighbor with at "
+                "least that cosine; lower examples.min_similarity"
             )
         return {**summary, **index}, reports
 
@@ -315,11 +315,10 @@ class Coordinator:
         max_shards: int,
         at_start: StageProgress,
     ) -> tuple[Summary, list[Report]]:
-        """Search with the rows spread over shards, or all in this process.
+        """Search the rows in several shards or, without a cluster, in this process.
 
-        There are at most ``max_shards`` shards, fewer if fewer nodes have joined the cluster.
-
-        Returns the description of an inverted file, if there is one, and the reports.
+        At most ``max_shards`` shards are used; fewer if some workers do not start. Return the description of the
+        inverted file (empty for an exact search) and the reports.
         """
         opened: contextlib.AbstractContextManager[neighbor_shards.Shards]
         if self.capacity is None:
@@ -377,7 +376,7 @@ class Coordinator:
             classes = (
                 "its own class"
                 if stage.example_kind == "positive_pair"
-                else "its own class and of another"
+                else "both its own class and another"
             )
             raise InputError(
                 f"examples: no {stage.example_kind} can be formed, because no sentence has neighbors of {classes}; raise "
@@ -433,7 +432,8 @@ class Coordinator:
         num_candidates = int(candidates.num_candidates(kind).sum())
         if not num_candidates:
             raise InputError(
-                f"examples: no {kind} can be formed; allowed: data.train with a query that has both sides"
+                f"examples: no {kind} can be formed; required: a query or group in data.train with both positives and "
+                "negatives"
             )
         cosines = parameters.get("cosines", (1.0, 0.0))
         ids, targets = candidates.draw(kind, parameters["target"], parameters["seed"], cosines)
@@ -527,7 +527,7 @@ class Coordinator:
         )
 
     def _with_memory(self, request: Request, needed_bytes: int) -> Request:
-        """Return the request with a worker's memory on CPUs; GPU workers were not measured."""
+        """Return a CPU request with the needed memory, or a GPU request as is, since GPU workers were not measured."""
         if self.capacity is None or request.gpus:
             return request
         return self.capacity.with_memory(request, needed_bytes)
@@ -554,8 +554,8 @@ def _summarize_encoder(reports: list[Report]) -> Summary:
 
 
 def _encoder_size(stage: EncodedStage | TokensStage | TeacherStage) -> EncoderSize | None:
-    """Return the size of the stage's encoder; None if the encoder is not on this node."""
-    # The driver is on this node, too, so only an encoder in a bucket may be missing.
+    """Return the size of the stage's encoder, or None if the encoder is not on this node."""
+    # The driver also runs on this node, so only an encoder in a bucket may be missing.
     artifacts = stage.artifact.location if is_uri(stage.encoder.name) else None
     try:
         source = locate_same(stage.encoder, stage.parameters["encoder"], artifacts)
@@ -565,9 +565,9 @@ def _encoder_size(stage: EncodedStage | TokensStage | TeacherStage) -> EncoderSi
 
 
 def sentences_per_shard(size: EncoderSize, num_tokens: float) -> int:
-    """Return how many sentences of ``num_tokens`` tokens make a shard on CPUs.
+    """Return the number of sentences per shard on CPUs, given ``num_tokens`` tokens per sentence.
 
-    A shard is the smallest unit of progress that prepare shows.
+    Progress is reported once per shard.
     """
     work_per_sentence = num_tokens * size.weights_in_layers
     if not work_per_sentence:

@@ -1,7 +1,7 @@
-"""Ray Data workers, each created once in an actor or kept by a process and then called with chunks of rows.
+"""Ray Data workers: callables that are created once per actor or process and then called with chunks of rows.
 
-A chunk holds its number, its first row and the row after its last. The worker stores its result as a shard of an
-artifact and returns only a report. Inputs come from memory-mapped artifacts.
+A chunk contains its number, its first row and the row after its last. Workers read memory-mapped artifacts. Most
+results are stored as shards of an artifact, and only reports are returned.
 """
 
 import json
@@ -33,11 +33,11 @@ from raysweep.training.teacher import LoadedTeacher, Teacher
 TRIED_SENTENCES = 32
 
 Columns = dict[str, npt.NDArray[Any]]
-"""Arrays with equal numbers of rows, by name. A chunk has one row: ``number``, ``start``, ``stop`` and its columns."""
+"""Arrays of equal length, keyed by name. A chunk has one row: ``number``, ``start``, ``stop`` and its columns."""
 
 
 class Worker(Protocol):
-    """A function of a chunk that returns columns to send back, or a shard for a :class:`StoringWorker`."""
+    """Callable that takes a chunk and returns columns, or a shard for a :class:`StoringWorker` to store."""
 
     def __call__(self, chunk: Columns, /) -> Any: ...
 
@@ -68,9 +68,10 @@ class StoringWorker:
 
 
 class EncodeWorker:
-    """Worker that returns tokens and unit embeddings of chunks of sentences under an encoder.
+    """Worker that returns an encoder's tokens and unit embeddings for chunks of sentences.
 
-    The first chunk's report also describes the encoder. Encoders that do not embed stored tokens return no tokens.
+    The first chunk's report also describes the encoder. No tokens are returned if the encoder does not embed stored
+    tokens.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class EncodeWorker:
     def model(self) -> LoadedEncoder:
         """Return the encoder, loaded by the first call.
 
-        Errors in a call are reported in full, whereas for a failing constructor Ray reports only a dead actor.
+        Ray reports an error in a call in full, but an error in a constructor only as a dead actor.
         """
         encoder.use_threads(self.request.threads)
         device = "cuda" if self.request.gpus else "cpu"
@@ -116,7 +117,7 @@ class EncodeWorker:
         return Shard(columns, facts)
 
     def _facts(self, start: int, num_tokens: int) -> dict[str, Any]:
-        """Return a chunk's facts; those of the first chunk describe the encoder."""
+        """Return a chunk's facts; the first chunk's also describe the encoder."""
         facts: dict[str, Any] = {"num_tokens": num_tokens}
         if start == 0:
             facts["parameter_names"] = self.model.parameter_names
@@ -125,9 +126,9 @@ class EncodeWorker:
 
 
 class TokenWorker(EncodeWorker):
-    """Worker that returns only the tokens of chunks of sentences.
+    """Worker that returns only tokens for chunks of sentences.
 
-    The first sentences are also embedded, so that weights that are not finite are found before any trial.
+    The first sentences are also embedded, so that non-finite weights are detected before any trial starts.
     """
 
     def __call__(self, chunk: Columns) -> Shard:
@@ -140,7 +141,7 @@ class TokenWorker(EncodeWorker):
 
 
 class TeacherWorker:
-    """Worker that returns the class probabilities of chunks of sentences under the teacher."""
+    """Worker that returns the teacher's class probabilities for chunks of sentences."""
 
     def __init__(self, sentences: Artifact, teacher: Teacher, request: Request) -> None:
         self.artifacts = sentences.location
@@ -150,7 +151,7 @@ class TeacherWorker:
 
     @cached_property
     def model(self) -> LoadedTeacher:
-        """Return the teacher, loaded by the first call, whose errors Ray reports in full."""
+        """Return the teacher, loaded by the first call, because Ray reports errors in calls in full."""
         encoder.use_threads(self.request.threads)
         return self.teacher.load("cuda" if self.request.gpus else "cpu", self.artifacts)
 
@@ -161,9 +162,9 @@ class TeacherWorker:
 
 
 class NeighborWorker:
-    """Worker that holds all rows and, for chunks of them, returns their neighbors among all rows.
+    """Worker that holds all rows and returns the neighbors of chunks of them.
 
-    Used when there are too few rows for shards to pay off.
+    Used when there is only one shard.
     """
 
     def __init__(self, job: SearchJob, request: Request) -> None:
@@ -179,7 +180,7 @@ class NeighborWorker:
 
 
 class RandomNeighborWorker:
-    """Worker that returns random neighbors of chunks of rows."""
+    """Worker that draws random neighbors for chunks of rows."""
 
     def __init__(self, sentences: Artifact, parameters: Mapping[str, Any]) -> None:
         self.seed = parameters["seed"]
@@ -200,7 +201,7 @@ class RandomNeighborWorker:
 
 
 class ScoreWorker:
-    """Worker that returns the labels and the experts' cosines of chunks of examples with two sentences."""
+    """Worker that returns, for chunks of sentence pairs, whether their classes match, and the experts' cosines."""
 
     def __init__(self, sentences: Artifact, pairs: Artifact, experts: Sequence[Artifact]) -> None:
         self.labels = np.asarray(Sentences(sentences.folder).labels)
@@ -215,7 +216,7 @@ class ScoreWorker:
 
 
 class CandidateNeighbors:
-    """Neighbors of anchors, within the example parameters' limits on negatives.
+    """Neighbors of anchors, subject to the limits on negatives in the example parameters.
 
     Neighbors of other classes come from ``random_neighbors``, if given.
     """
@@ -240,7 +241,7 @@ class CandidateNeighbors:
     def read(
         self, start: int, stop: int
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64] | None]:
-        """Return the neighbors of rows, (rows, 2, k), and the number of negatives per positive, if limited."""
+        """Return the rows' neighbors, (rows, 2, k), and, if limited, the number of negatives for each positive."""
         ids = np.asarray(self.ids[start:stop])
         if self.random_ids is not None:
             return examples.with_negatives_of(np.asarray(self.random_ids[start:stop]), ids), None
@@ -255,7 +256,7 @@ class CandidateNeighbors:
 
 
 class CandidateCounter:
-    """Worker that counts the examples of a kind that each anchor of a chunk could yield."""
+    """Worker that counts the examples of one kind that each anchor in a chunk could yield."""
 
     def __init__(
         self,
@@ -272,7 +273,7 @@ class CandidateCounter:
 
 
 class ExampleWorker:
-    """Worker that returns examples of chunks of anchors, as many per anchor as the chunk's ``quotas`` allot."""
+    """Worker that draws examples for chunks of anchors; the chunk's ``quotas`` give the number for each anchor."""
 
     def __init__(
         self,

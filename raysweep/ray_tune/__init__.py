@@ -1,4 +1,4 @@
-"""A complete run on Ray: preparation, baseline scores, the search on Ray Tune, and test scores of the front.
+"""A complete run on Ray: preparation, baselines, the search on Ray Tune, and the front's scores on test.
 
-Called by the ``run`` and ``prepare`` commands and by the public API. No lower layer imports Ray Tune.
+Used by the ``run`` and ``prepare`` commands and the public API. No lower layer imports Ray Tune.
 """

@@ -47,7 +47,7 @@ OnScores = Callable[[Point, retrieval.Scores], None]
 
 
 MAX_DIFFERENCE = 0.02
-"""Maximum difference between S of R here and in a published table.
+"""Maximum difference between R's S on this data and in a published table.
 
 A different pool of the same size changes S by less; a different encoder or pool size changes it by more.
 """
@@ -81,7 +81,7 @@ def limit_points(evaluation: ScoredSet, on_scores: OnScores) -> Iterator[Point]:
 
 
 def reference_of_tasks(evaluation: ScoredSet) -> Iterator[Point]:
-    """Yield the reference encoder's point on each data set of a sequence; its value is that set's number, from 1."""
+    """Yield the reference encoder's point on each data set of a sequence; its value is that data set's number, from 1."""
     if isinstance(evaluation, SequenceSet):
         width = evaluation.reference_queries.shape[1]
         for number, task in enumerate(evaluation.tasks.values(), 1):
@@ -132,7 +132,7 @@ class Baselines:
 
     @classmethod
     def check(cls, config: BaselinesConfig, stored: Collection[Point] = ()) -> None:
-        """Raise InputError if the SetFit model is missing or needs a missing package, unless it is ``stored``."""
+        """Raise InputError if the SetFit model or a package that it needs is missing, unless its points are ``stored``."""
         if config.setfit is not None and not _has_setfit(stored, config.setfit):
             check_other_encoder(config.setfit)
 
@@ -144,7 +144,7 @@ class Baselines:
         ]
 
     def points(self) -> Iterator[Point]:
-        """Yield the points that still have to be scored.
+        """Score and yield the points that are not stored.
 
         Raises:
             InputError: If the body of the SetFit model is not an encoder.
@@ -154,7 +154,7 @@ class Baselines:
         yield from self._published()
 
     def score_again(self, points: Collection[Point]) -> None:
-        """Pass the per-query scores of stored reference, oracle and probe points to ``on_scores``."""
+        """Compute the per-query scores of these reference, oracle and probe points again for ``on_scores``."""
         splits = {point.split for point in points if point.kind != "probe"}
         for evaluation in self.evaluations:
             if evaluation.split in splits:
@@ -197,7 +197,7 @@ class Baselines:
                 yield point
 
     def _probe_of_sequence(self, values: Sequence[float]) -> Iterator[Point]:
-        """Yield the probe's points of a sequence: each data set has its own probe, calibrated on its own dev."""
+        """Yield the probe's points for a sequence: each data set has its own probe, calibrated on its own dev."""
         sequences = [
             evaluation for evaluation in self.evaluations if isinstance(evaluation, SequenceSet)
         ]
@@ -217,7 +217,7 @@ class Baselines:
         for evaluation in sequences:
             for value in values:
                 parts = of_tasks[evaluation.split, value]
-                # otherwise a probe cannot be fitted, which was reported
+                # otherwise, some probe could not be fitted, which was reported
                 if len(parts) == len(self.prepared.tasks):
                     scores = join_task_scores(parts)
                     point = evaluation.point(
@@ -246,7 +246,7 @@ class Baselines:
         table = TABLES[name]
         same_queries = []
         for evaluation in self._labeled:
-            # The count is compared first, since it is cheaper than reading many texts.
+            # The count is compared first, since that is cheaper than reading many texts.
             if len(evaluation.queries) == table.num_queries:
                 texts = self.prepared.sentences.texts(evaluation.queries)
                 if table.measured_on(texts):
@@ -315,7 +315,7 @@ def _has_setfit(points: Collection[Point], config: EncoderConfig) -> bool:
 class BaselineScores:
     """Collector of per-query scores of a run's reference, oracle and probe points, stored in one file per split.
 
-    Points without the scores of the sweep's ``goals`` are left out, so that the others keep all of their scores.
+    A file holds only scores that all of its points have, so points without the sweep's ``goals`` are left out.
     """
 
     def __init__(self, run: Folder, goals: Goals = GOALS) -> None:

@@ -23,7 +23,7 @@ RUN = "run"
 class SweepMetrics:
     """The metrics of one session of a sweep.
 
-    Counters start at 0 with each session. Gauges hold the state of the whole run. If Ray raises an error, the metrics
+    Counters start at 0 in each session. Gauges show the state of the entire run. If Ray raises an error, the metrics
     are disabled after a single warning.
     """
 
@@ -31,9 +31,8 @@ class SweepMetrics:
         self._sweep = sweep
         self._refreshed_at = -math.inf
         self._is_disabled = False
-        self._losses: dict[
-            int, float
-        ] = {}  # of the last rung that each trial has finished in this session
+        # of the last rung that each trial has finished in this session
+        self._losses: dict[int, float] = {}
         self._rungs = Counter("raysweep_rungs", "Finished rungs", (RUN,))
         self._interruptions = Counter(
             "raysweep_interruptions", "Trials that left their worker early", (RUN,)
@@ -73,7 +72,7 @@ class SweepMetrics:
                 self._record(self._interruptions.inc)
 
     def refresh(self, *, at_once: bool = False) -> None:
-        """Set the gauges to the sweep's current state if due or if ``at_once`` is set."""
+        """Set the gauges to the sweep's current state if a refresh is due or ``at_once`` is set."""
         now = time.monotonic()
         if at_once or now - self._refreshed_at >= REFRESH_SECONDS:
             self._refreshed_at = now
@@ -98,7 +97,7 @@ class SweepMetrics:
         self._loss.set(self._losses[trial], {"trial": str(trial)})
 
     def _record(self, update: Callable[[], None]) -> None:
-        """Call ``update``; an error only disables the metrics."""
+        """Call ``update``; if it fails, disable the metrics with a warning."""
         if self._is_disabled:
             return
         try:

@@ -48,7 +48,7 @@ from raysweep.trackers.tracking import Tracking
 
 
 class Ending(NamedTuple):
-    """How a session of a sweep ended: the status stored in the ledger, the reason, and whether it failed for good."""
+    """The end of a session: the status stored in the ledger, the reason, and whether the sweep failed for good."""
 
     status: str
     reason: str
@@ -63,7 +63,7 @@ FAILED = Ending("failed", "an unexpected error")
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """A run and its ending; the run can be reported however it ended."""
+    """A run and its ending; the run can be reported in any case."""
 
     run: Folder
     ending: Ending
@@ -76,7 +76,7 @@ class RunOutcome:
 
 @contextlib.contextmanager
 def _interrupted_once() -> Iterator[None]:
-    """Let only the first Ctrl-C or SIGTERM interrupt, so that later ones do not disturb the shutdown.
+    """Let only the first Ctrl-C or SIGTERM interrupt the run, so that later ones do not disturb the shutdown.
 
     Batch schedulers and spot machines send SIGTERM. Does nothing outside the main thread, since only the main thread
     may set signal handlers.
@@ -116,9 +116,9 @@ def run(  # noqa: PLR0913 (one argument for each way to start a run)
         config: The sweep's configuration.
         space: The search space.
         display: Receives the progress.
-        log: Captures the output of libraries and workers and moves into the run's folder. If None, nothing is
+        log: Captures the output of libraries and workers and is moved into the run's folder. If None, nothing is
             redirected and the workers' output stays in Ray's own logs.
-        resumed: The run to resume; None for a new run.
+        resumed: The run to resume, or None for a new run.
         warm_start: Runs whose trials a new sweep learns from.
         place: The folder of a new run. By default it is named after the sweep and the time.
 
@@ -187,7 +187,7 @@ def _connected(
 
 
 def _check(config: SweepConfig, space: Space, display: Display, resumed: Resumed | None) -> None:
-    """Raise InputError for settings, packages and folders that cannot work, before sources are read."""
+    """Raise InputError for unusable settings, packages or folders before any source is read."""
     limit_gib()  # raises for an invalid limit
     needs = list(packages.needs_of_sweep(config, space))
     if resumed is not None:  # its neighbors are usually prepared already; see _plan
@@ -229,7 +229,7 @@ def execute(
     start: Callable[[Session], Sweep],
     place: str | None = None,
 ) -> RunOutcome:
-    """Prepare the artifacts, ``start`` the sweep, search, score the front on test, and record how it ended.
+    """Prepare the artifacts, ``start`` the sweep, search, score the front on test, and record how the sweep ended.
 
     ``place`` is the run's folder, if it is already known.
     """
@@ -248,14 +248,15 @@ def execute(
                 session = open_session(plan, capacity, display, log)
                 sweep = start(session)
                 sweep.meter = meter
-                if in_main_thread():  # in other threads the next event detects the loss
+                # in other threads, the loss is detected when the next event is written
+                if in_main_thread():
                     sweep.ledger.on_lost = _interrupt_main_thread
                 tracking = _start_tracking(sweep)
                 logs = [] if log is None else [log.path.name]
                 output = None if log is None else log.saved_stderr
                 uploads.enter_context(survived(sweep.run.location, head_address(), output))
                 uploads.enter_context(uploaded(sweep.run, ["study.journal", *logs]))
-                # afterwards the run may belong to another driver
+                # after that, the run may belong to another driver
                 sweep.ledger.on_close = uploads.close
                 search(session, sweep)
             ending = ending_of(sweep)
@@ -310,11 +311,12 @@ def open_session(plan: Plan, capacity: Capacity, display: Display, log: Log | No
     config = plan.config
     max_trials = config.budget.trials + config.replicates.trials
     request = capacity.trials(config.resources)
-    count = min(request.count, max_trials)  # no more nodes than there is work for
+    # so that no more nodes are requested than there is work for
+    count = min(request.count, max_trials)
     request = replace(request, count=count)
     prepared = prepare(plan, capacity, display)
     names = [artifact.name for artifact in prepared.artifacts]
-    # usually missing, of size 0
+    # usually missing, which counts as 0 bytes
     names.append(find_copy(plan.store.location, prepared.model_identity).name)
     check_room(plan.store.root, names)
     # Imported late, since it imports torch.
@@ -383,7 +385,7 @@ def _measure_guards(sweep: Sweep) -> None:
 
 
 def _find_missing_guards(sweep: Sweep) -> dict[Point, list[str]]:
-    """Return the names of the guards that have not scored each front member, omitting members with all scores."""
+    """Return, for each front member that lacks scores, the names of the guards that have not scored it."""
     guards = sweep.config.guards
     digests = {name: guard.files_digest for name, guard in guards.items()}
     stored = set()
@@ -400,7 +402,7 @@ def _find_missing_guards(sweep: Sweep) -> dict[Point, list[str]]:
 
 
 def ending_of(sweep: Sweep) -> Ending:
-    """Return how a sweep ended, given that it has handed out all its work."""
+    """Return how a sweep ended; all of its work must have been handed out."""
     if sweep.given_up is not None:
         return Ending("failed", sweep.given_up, is_final=True)
     if sweep.cause is not None and not sweep.is_done:
@@ -444,8 +446,8 @@ def keep_readings(session: Session, sweep: Sweep) -> None:
 def _interrupt_main_thread() -> None:
     """Interrupt the main thread as Ctrl-C does.
 
-    Called from a thread that detects that a different driver has taken over the run. The main thread might not notice
-    for a long time, since trials may be in the middle of long rungs.
+    Called from a thread that detects that a different driver has taken over the run. The main thread might not detect
+    this for a long time, since trials may be in the middle of long rungs.
     """
     main = threading.main_thread().ident
     if main is not None:
@@ -453,7 +455,7 @@ def _interrupt_main_thread() -> None:
 
 
 def _as_input_error(error: Exception, sweep: Sweep | None) -> InputError | None:
-    """Return an InputError if the user can fix the error, otherwise None.
+    """Return an InputError if the user can fix the cause, otherwise None.
 
     Tune wraps exceptions that callbacks raise. For a storage failure, the message explains how to resume.
     """

@@ -1,4 +1,4 @@
-"""One session of a sweep: start a run or resume it."""
+"""A session of a sweep, which starts or resumes a run."""
 
 import contextlib
 import datetime
@@ -73,9 +73,9 @@ class Session:
 
     @cached_property
     def watched(self) -> WatchedRelations | None:
-        """Return the watched data, whose target is dev unless another one is given.
+        """Return the watched data; its target is dev unless another target is configured.
 
-        Labeled sentences become retrieval data; dev is a target only if it has two classes, one with two sentences.
+        If dev has labels, it is converted to retrieval data, for which it needs two classes, one with two sentences.
         """
         if self.config.watch is None:
             return None
@@ -90,7 +90,7 @@ class Session:
         return watched
 
     def _dev_relations(self) -> Relations:
-        """Return dev as relations. Raise InputError if its labels have no pairs."""
+        """Return dev as relations. Raise InputError if its labels form no pairs."""
         sentences = self.prepared.sentences
         ids = sentences.ids("dev")
         if sentences.are_related:
@@ -102,7 +102,7 @@ class Session:
         return retrieval_from_labels("dev", sentences.texts(ids), labels, seed=self.config.seed)
 
     def untuned(self, run: Folder, *, is_new: bool = False) -> Untuned | None:
-        """Return the untuned encoders' values on watched data, measured unless the run stores them."""
+        """Return the untuned encoders' values on watched data, measuring those that the run has not stored."""
         if self.watched is None:
             return None
         untuned = Untuned(run, self.watched, self.prepared, self.display, is_new)
@@ -128,8 +128,8 @@ class Session:
     def begin(self, older: Sequence[Results] = (), place: str | None = None) -> Sweep:
         """Create the run's folder, record the run's settings and return the new sweep.
 
-        The sweep learns from the ``older`` runs. The folder gets a new name unless ``place`` is given; an earlier
-        attempt may have stopped there before its sweep started.
+        The sweep learns from the ``older`` runs. The folder gets a new name unless ``place`` is given. ``place`` may
+        contain files of an earlier attempt that stopped before its sweep started.
         """
         if place is None:
             run = _new_run(self.config, self.display)
@@ -286,7 +286,7 @@ class Session:
         )
 
     def _score(self, baselines: Baselines) -> tuple[Point, ...]:
-        """Return the baseline points that the run has not stored yet, and print the time that each kind took.
+        """Score and return the baseline points that the run has not stored, and print the time per kind.
 
         Raises:
             InputError: If a baseline cannot be scored.
@@ -307,7 +307,7 @@ class Session:
     def _replayed(self, resumed: Resumed, *, adopt: bool) -> Sweep:
         """Return the sweep in the state that its ledger recorded.
 
-        With ``adopt``, old trials count without being proposed again.
+        With ``adopt``, existing trials count, but the sampler does not propose them again.
         """
         # Earlier random draws must not repeat.
         offset = len(resumed.events) if adopt else 0
@@ -356,14 +356,14 @@ class Session:
         return yaml.safe_dump(self.config.model_dump(mode="json"), sort_keys=False).encode()
 
     def _record_info(self, sweep: Sweep, evaluation_sets: Mapping[ScoredSplit, ScoredSet]) -> None:
-        """Append the session's first event, its settings, to the ledger."""
+        """Append the session's first event, which records its settings, to the ledger."""
         config = self.config
         objective = config.objective
         sources = (config.data.train, config.data.dev, config.data.test)
         names = [shown(source) for source in sources if source]
         minimums = objective.constraints.model_dump()
         constraints = {name: minimum for name, minimum in minimums.items() if minimum}
-        # Each expert, and the share of training pairs on which its score is the target under soft1.
+        # Each expert and the share of training pairs for which its score is the target under soft1.
         active_sets: tuple[tuple[str, float], ...] = ()
         if self.prepared.scores_artifacts:
             shares = self.prepared.scores_artifacts["train"].summary["active_sets"]
@@ -421,7 +421,7 @@ class Session:
 
 
 def _new_run(config: SweepConfig, display: Display) -> Folder:
-    """Create a run folder named after the current second; further runs in the same second get a number."""
+    """Create a run folder named after the sweep and the time; further runs in the same second get a number."""
     now = datetime.datetime.now()
     stamp = now.strftime("%Y%m%d-%H%M%S")
     for number in range(1, 1000):

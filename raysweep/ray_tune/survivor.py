@@ -1,7 +1,7 @@
 """A process that outlives its driver and writes the run's report if the driver is killed.
 
-Ray kills a driver at once if its head does not answer for a minute, and the kernel does so if memory runs out. The
-survivor is not a child of the driver, so neither Ray nor its job supervisor kills it too.
+Ray kills a driver without notice if its head does not answer for a minute, and the kernel may do so if memory is short.
+The survivor is not a child of the driver, so Ray and its job supervisor do not kill it as well.
 """
 
 import contextlib
@@ -18,10 +18,10 @@ CONNECT_SECONDS = 5.0
 
 @contextlib.contextmanager
 def survived(run: str, head: str, output: int | None = None) -> Iterator[None]:
-    """Write the report of the run at this location if this process ends within the context, other than by an exception.
+    """Start a survivor, which writes the report of the run at this location if this process is killed within the context.
 
-    ``head`` is the address, HOST:PORT, of Ray's head. The reason and the command that resumes the run are printed to
-    the ``output`` descriptor; if None, to this process's standard output.
+    ``head`` is the address, HOST:PORT, of Ray's head. The survivor prints the reason and the command that resumes the
+    run to the file descriptor ``output`` or, if it is None, to this process's standard output.
     """
     command = [sys.executable, "-m", "raysweep.ray_tune.survivor", run, head]
     with subprocess.Popen(
@@ -37,9 +37,9 @@ def survived(run: str, head: str, output: int | None = None) -> Iterator[None]:
 
 
 def main() -> None:
-    """Wait for the driver to end; it holds the other end of standard input."""
+    """Wait for the driver, which holds the other end of standard input; if it was killed, write the report."""
     if os.fork():
-        os._exit(0)  # so that the driver does not have this process as a child
+        os._exit(0)  # so that this process is not a child of the driver
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if sys.stdin.buffer.read() == DONE:
         return
@@ -59,7 +59,7 @@ def main() -> None:
     _print(f"run: the driver ended without a report (reason={reason})")
     folder = as_folder(run)
     if isinstance(folder, LocalFolder) and is_held(folder, LEDGER):
-        return  # another driver has resumed the run, and will report it
+        return  # another driver has resumed the run and will write the report
     subprocess.run([sys.executable, "-m", "raysweep", "report", run], check=False)
     _print(f"run: to resume: {format_resume(run)}")
 

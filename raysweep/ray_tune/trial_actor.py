@@ -58,9 +58,9 @@ class SweepTask:
 class Assignment:
     """An assignment of a trial to a worker.
 
-    Tune keeps the assignment until the sweep ends, so it holds only the trial's identity. ``run`` counts the
-    replicates of a configuration from 1. With ``recomputes``, the trial uses less memory, because it is configured to
-    or because a process in this session was killed for lack of memory.
+    Tune keeps the assignment until the sweep ends, so it holds only the trial's identity. ``run`` numbers the
+    replicates of a configuration from 1. With ``recomputes``, the trial recomputes activations to save memory, because
+    it is configured to or because its process was killed for lack of memory earlier in this session.
     """
 
     number: int
@@ -100,7 +100,7 @@ def _drain_watch() -> DrainWatch:
 
 
 def _keep_up_while_storage_waits(heartbeat: Heartbeat, run: Folder) -> None:
-    """Count waiting for an object store as progress of the trial."""
+    """Treat time spent waiting for an object store as progress of the trial."""
 
     def wait(reason: str) -> None:
         heartbeat.sign()
@@ -113,9 +113,9 @@ def _keep_up_while_storage_waits(heartbeat: Heartbeat, run: Folder) -> None:
 def as_tune_config(
     job: Assignment | AfterSearch, avoided_nodes: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """Return the job, and the ids of the nodes where it must not start, as a configuration for Tune.
+    """Return a Tune configuration with the job and the ids of the nodes where it must not start.
 
-    Tune copies a configuration several times and pickles it into its snapshots.
+    Keep it small: Tune copies a configuration several times and pickles it into its snapshots.
     """
     return {"job": job, "avoided_nodes": avoided_nodes}
 
@@ -140,7 +140,7 @@ def _node_in_result() -> dict[str, Any]:
 
 
 def node_in(result: dict[str, Any]) -> WorkerNode:
-    """Return the node that a result comes from."""
+    """Return the node that produced a result."""
     return WorkerNode(result["node_id"], result["node_name"])
 
 
@@ -159,13 +159,13 @@ def error_in(result: dict[str, Any]) -> RaisedError | None:
 
 
 class TrialActor(tune.Trainable):
-    """A trial on one worker, started or resumed from its checkpoint; a Tune step is a rung or a part of one.
+    """Actor that runs a trial from its start or its checkpoint; a Tune step is a rung or part of one.
 
-    An actor may also score one rung after the search, on the test split or on watched data, which takes one step.
+    After the search, an actor may instead score one rung, on the test split or on watched data, in a single step.
     """
 
     def setup(self, config: dict[str, Any], sweep: SweepTask) -> None:  # type: ignore[override]  # by with_parameters
-        """Prepare for a trial. Tune calls this again for each trial that a reused actor takes."""
+        """Prepare for a trial. A reused actor calls this again for each further trial."""
         job = job_of(config)
         self.logged_at = time.monotonic()
         self.has_checkpoint = True  # nothing has been computed yet, so nothing can be lost
@@ -209,7 +209,7 @@ class TrialActor(tune.Trainable):
         yield score_on_test(self.bench, sweep.run, rung)
 
     def _watched(self, task: TrialTask, step: int) -> Iterator[Watched]:
-        """Yield the values that a trial's last rung reaches on watched data; nothing runs before the first step."""
+        """Yield the values of a trial's last rung on watched data; nothing runs before the first step."""
         self._open_bench(task.sweep)
         yield watch_last_rung(
             task.assignment.config,
@@ -237,7 +237,7 @@ class TrialActor(tune.Trainable):
         return True
 
     def cleanup(self) -> None:
-        """Let an unfinished trial write a checkpoint if it must leave in the middle of a rung, such as at a time limit."""
+        """Let an unfinished trial write a checkpoint if it must leave within a rung, for example at a time limit."""
         results, self.results = self.results, iter(())
         if isinstance(results, Generator):
             try:
@@ -291,7 +291,7 @@ class TrialActor(tune.Trainable):
         }
 
     def as_event(self, result: RungResult) -> dict[str, Any]:
-        """Return the rung in the form of a ledger event, without the trial."""
+        """Return the rung in the form of a ledger event, without the trial's number."""
         rung: dict[str, Any] = {
             "step": result.step,
             "examples_seen": result.examples_seen,

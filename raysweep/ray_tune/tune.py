@@ -1,9 +1,9 @@
-"""The sweep on Ray Tune: thin adapters between Tune and :class:`raysweep.controller.sweep.Sweep`, which decides.
+"""Thin adapters between Ray Tune and :class:`raysweep.controller.sweep.Sweep`, which makes all decisions.
 
-Tune places trials, reuses their actors and notices when one dies. It never restarts a trial: a trial that loses its
+Tune places trials, reuses their actors and detects dead ones. It never restarts a trial: a trial that loses its
 worker returns to the sweep, which assigns it again. Tune's snapshots are stored in a folder of this process and are
-never read back. After the search, the actors score the front on test, and measure watched data for trials that stopped
-early; to Tune, each of these rungs is one more trial.
+never read back. After the search, the actors score the front on test and measure watched data for trials that stopped
+early; Tune treats each rung that is scored as another trial.
 """
 
 import contextlib
@@ -63,15 +63,15 @@ from raysweep.storage.scratch import process_folder
 from raysweep.terminal import uninterrupted
 
 MAX_TRACEBACK_CHARACTERS = 10_000
-LOADING_SILENCES = 10  # how many times longer a process may be silent while it loads its libraries
+LOADING_SILENCES = 10  # a process may be silent this many times longer while it loads its libraries
 KILL_AGAIN_SECONDS = 30.0
 SAVE_SECONDS = 60.0  # for trials on workers to write checkpoints after an interruption
-# between two Tune snapshots; Tune still takes one at the start and one at the end
+# between Tune's snapshots; it still takes one at the start and one at the end
 NEVER_SECONDS = "1e9"
 REMOVED = "removed before it started"
 NODE_DIED = "its node has died"  # in Ray's message about a dead actor
-SHORT_OF_MEMORY = "running low on memory"  # the same, for processes that Ray itself killed
-CREATION = "in its creation task"  # the same, for an actor that could not be created
+SHORT_OF_MEMORY = "running low on memory"  # in the message if Ray itself killed the process
+CREATION = "in its creation task"  # in the message if the actor could not be created
 
 
 class SweepStoppedError(BaseException):
@@ -87,7 +87,7 @@ class SweepStoppedError(BaseException):
 
 @contextlib.contextmanager
 def _ends_the_sweep() -> Iterator[None]:
-    """Let errors of the sweep itself end Tune's loop."""
+    """Make errors of the sweep itself end Tune's loop."""
     try:
         yield
     except Exception as error:
@@ -107,7 +107,7 @@ class _NotInSnapshots:
 class TuneSearcher(_NotInSnapshots, Searcher):
     """Searcher that hands the sweep's next trial to Tune; each Tune trial is one assignment to a worker.
 
-    Once no trials are left and no worker is busy, the searcher hands out the front's rungs to be scored on test.
+    Once no trials are left and no worker is busy, the searcher hands out the rungs to score after the search.
     """
 
     def __init__(self, sweep: Sweep, scores: FrontScores, request_handler: RequestHandler) -> None:
@@ -153,10 +153,10 @@ class TuneSearcher(_NotInSnapshots, Searcher):
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
-        """Do nothing: the scheduler receives more detail and reports when a trial has left its worker."""
+        """Do nothing: the scheduler handles ended trials, because Tune passes it more details."""
 
     def save(self, checkpoint_path: str) -> None:
-        """Do nothing: the ledger already holds the search's state."""
+        """Do nothing: the ledger holds the search's state."""
 
     def restore(self, checkpoint_path: str) -> None:
         raise RuntimeError("Tune's snapshots are not read back")
@@ -188,7 +188,7 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
     def _record_rung(self, number: int, result: dict[str, Any]) -> bool:
         steps_done = self._sweep.progress.steps_done(number)
         leaves = self._sweep.record_rung(number, json.loads(result["rung"]))
-        # not a repetition of a checkpoint's rung
+        # a new rung, not one repeated after a resume
         if self._sweep.progress.steps_done(number) > steps_done:
             self._sweep.nodes.note_rung(number, node_in(result).id)
         return leaves
@@ -273,7 +273,7 @@ class _Watch(_NotInSnapshots, tune.Callback):
         self._frozen = FrozenWatch()
         self._waiting = WaitingWatch(lambda text: sweep.display.line(f"search: {text}"))
         self._moved_at = time.monotonic()  # when a trial was last on a worker
-        self._all_placed_at = self._moved_at  # when no trial was waiting for a worker
+        self._all_placed_at = self._moved_at  # when every trial last had a worker
         self._trials: list[TuneTrial] = []
 
     def save_running_trials(self) -> None:
@@ -317,7 +317,7 @@ class _Watch(_NotInSnapshots, tune.Callback):
         self._scores.show()
         self._sweep.count_nodes()
         self._metrics.refresh()
-        # Trials may wait for a worker: all of them, or some alongside running ones.
+        # Either all unfinished trials wait for a worker, or some wait while others run.
         statuses = {trial.status for trial in trials}
         now = time.monotonic()
         if TuneTrial.PENDING not in statuses:
@@ -382,7 +382,7 @@ class _Error:
     def is_raised(self) -> bool:
         """Return whether the trial itself raised the error.
 
-        Only such errors start with the name of the actor's method.
+        Only then does the text start with the name of the actor's method.
         """
         return self.text.startswith("ray::")
 
@@ -421,7 +421,7 @@ def _name(trial: TuneTrial) -> str:
 
 
 def place_job(request: Request, tune_config: dict[str, Any]) -> tune.PlacementGroupFactory:
-    """Return the placement of a job: the request's resources, on a node that the job need not avoid."""
+    """Return a job's placement: the requested resources, on any node that the job need not avoid."""
     amounts = request.resources
     bundle = {"CPU": amounts["cpu"], "GPU": amounts["gpu"], "memory": amounts.get("memory", 0)}
     avoided_nodes = tune_config["avoided_nodes"]
@@ -461,7 +461,7 @@ def search(
     with answered(sweep) as request_handler:
         metrics = SweepMetrics(sweep)
         watch = _Watch(sweep, scores, request_handler, listener, metrics)
-        # Private to this process, so that Tune reads no files from a place where others may write.
+        # Private to this process, so that Tune never reads files from a folder that others can write to.
         snapshots = tempfile.TemporaryDirectory(prefix="tune-", dir=process_folder())
         tuner = tune.Tuner(
             tune.with_resources(

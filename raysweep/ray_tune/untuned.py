@@ -1,4 +1,4 @@
-"""The untuned encoders' values on watched data: measured once per sweep, in the driver's process, and stored."""
+"""Values of the untuned encoders on watched data, measured once per sweep, in the driver's process."""
 
 import io
 import time
@@ -37,10 +37,11 @@ REFERENCE = "reference"
 
 @dataclass
 class Untuned:
-    """The closeness of the watched pairs under the base model, as each tower embeds them, and under the reference.
+    """The closeness of the watched pairs in the base model's embeddings, for each tower, and in the reference's.
 
-    ``FILE`` in the run's folder stores an array per encoder, set and geometry, and the relations' digest. A new run
-    (``is_new``) replaces values of other relations, which an earlier attempt stored before the sweep began.
+    ``FILE`` in the run's folder stores an array per encoder, set and geometry, and the digest of the relations. A new
+    run (``is_new``) replaces values for other relations, which an attempt that stopped before its sweep began may have
+    stored.
 
     Raises:
         InputError: If the watched data has changed since the run began.
@@ -69,13 +70,13 @@ class Untuned:
             return
         if digest != self.relations.digest and not self.is_new:
             raise InputError(
-                f"{self.run.location}: the watched data (watch) has changed since this sweep ran; start a new one, with "
-                f"--warm-start {self.run.location} to learn from it"
+                f"{self.run.location}: the watched data (watch) has changed since this sweep ran; start a new sweep, "
+                f"with --warm-start {self.run.location} to learn from this one"
             )
         self._values = values
 
     def task(self, at: At) -> WatchTask:
-        """Return the workers' task: to measure trials at these rungs and compare them with the stored values."""
+        """Return the workers' task, which measures trials at these rungs and compares them with the stored values."""
         towers = {tower: self._values[tower] for tower in get_args(Tower) if tower in self._values}
         return WatchTask(self.relations, towers, at)
 
@@ -85,7 +86,7 @@ class Untuned:
         return self.relations.score(self._values[REFERENCE])
 
     def measure(self, towers: Iterable[Tower]) -> None:
-        """Measure and store any missing values: the reference's and, for each of these towers, the base model's."""
+        """Measure and store the missing values of the reference encoder and, for each of these towers, the base model."""
         prepared = self.prepared
         model, reference = EncoderConfig(**prepared.model), EncoderConfig(**prepared.reference)
         encoders = {
@@ -106,14 +107,14 @@ class Untuned:
                 loaded = LoadedEncoder.load(config, identity=identity, device=encoder.best_device())
                 _, measured[key] = measure_untuned(loaded, self.relations.relations, self.display)
                 del loaded
-                if torch.cuda.is_available():  # trials in other processes need its memory
+                if torch.cuda.is_available():  # trials in other processes need the memory
                     torch.cuda.empty_cache()
             self._values[name] = measured[key]
         self._store()
         seconds = time.monotonic() - began
         num_sets = len(self.relations.relations)
         self.display.line(
-            f"run: watched data measured with the untuned encoder (sets={num_sets}, seconds={seconds:.0f})"
+            f"run: watched data measured with the untuned encoders (sets={num_sets}, seconds={seconds:.0f})"
         )
         warn_of_untested(self.relations, self._values[REFERENCE], self.display)
 

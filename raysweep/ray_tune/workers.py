@@ -1,4 +1,4 @@
-"""Work on the cluster besides training: sizing trials, scoring the test split, and opening each process's workbench."""
+"""Work on the cluster other than training: sizing trials, scoring the test split, and opening each process's workbench."""
 
 import dataclasses
 import time
@@ -47,13 +47,12 @@ class WorkbenchSpec:
     watch: WatchTask | None = None
 
 
-_workbenches: dict[
-    str, Workbench
-] = {}  # at most one; a process that joins a different sweep drops the previous one
+# at most one; a process that opens a different one drops it
+_workbenches: dict[str, Workbench] = {}
 
 
 def open_workbench(spec: WorkbenchSpec) -> Workbench:
-    """Return this process's workbench; a reused actor pays for imports, weights and data only once."""
+    """Return this process's workbench; a reused actor loads libraries, weights and data only once."""
     import torch
 
     request = spec.request
@@ -84,8 +83,8 @@ def size_trials(
 ) -> Request:
     """Return the trials' request, adjusted to their memory use.
 
-    With ``gpus_per_trial: measured``, trials share GPUs. The number of trials per GPU is limited by how many of the
-    space's most demanding trials fit in the GPU's memory, and by the number of CPUs per GPU. On CPUs, each trial
+    With ``gpus_per_trial: measured``, trials share GPUs. The number of trials per GPU is limited by how many of
+    the most demanding trials fit in the GPU's memory, and by the number of CPUs per GPU. On CPUs, each trial
     requests as much node memory as the most demanding trial needs.
 
     Raises:
@@ -121,10 +120,10 @@ def size_trials(
 
 
 def needed_by_trial(prepared: Prepared, space: Space, cache_bytes: int) -> int:
-    """Return the bytes that the space's most demanding trial needs on CPUs.
+    """Return the number of bytes that the space's most demanding trial needs on CPUs.
 
     The estimate assumes batches of sentences of mean length and includes the trial's cache. ``cache_bytes`` limits the
-    cache of frozen blocks' outputs, which never exceeds the outputs of all sentences.
+    cache of frozen blocks' outputs, which never exceeds the size of all sentences' outputs.
     """
     if prepared.tasks:
         return _needed_by_sequence(prepared, space)
@@ -154,7 +153,7 @@ def needed_by_trial(prepared: Prepared, space: Space, cache_bytes: int) -> int:
 
 
 def _needed_by_sequence(prepared: Prepared, space: Space) -> int:
-    """Return the bytes that the largest trial on a sequence of data sets needs for its network and the embeddings."""
+    """Return the number of bytes for the network and the embeddings of the largest trial on a sequence."""
     num_sentences, width = prepared.reference_embeddings.document.shape
     defaults = SEQUENCE_LOSSES["hypermask"].defaults
     adapter_size, hidden_size = (
@@ -201,7 +200,7 @@ def measure_memory(
     Raises:
         InputError: If the trial does not fit.
     """
-    # Requested here rather than in options(), so that the task's process ends with the task and frees the GPU.
+    # The GPU is requested here rather than in options(), so that the process ends with its task and frees it.
     task = ray.remote(num_cpus=spec.request.cpus, num_gpus=1)(_measure_memory)
     measured = task.remote(spec, trials)
     watch = WaitingWatch(report)
@@ -235,7 +234,7 @@ def keep_scores(
 ) -> None:
     """Store the per-query scores of a rung's points in the run's folder."""
     file = rung_file(split, trial, step)
-    # a resumed trial repeats its last rung; the scores stored the first time are kept
+    # a resumed trial may repeat its last rung; the scores stored first are kept
     if split == "dev" and run.exists(file):
         return
     named: dict[PointName, Mapping[str, Float64Array]] = {}

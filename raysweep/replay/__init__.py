@@ -1,4 +1,4 @@
-"""Recordings of sweeps, and searches simulated on them with workers and a clock instead of training.
+"""Recordings of sweeps, and simulated searches that replay them instead of training.
 
-The commands ``record`` and ``replay`` and the search benchmarks use this package.
+Used by the ``record`` and ``replay`` commands and the search benchmarks.
 """

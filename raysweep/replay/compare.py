@@ -50,7 +50,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Medians over the seeds of a search.
+    """Medians of a search's results over the seeds.
 
     ``shares`` are the shares of the recording's hypervolume reached after FRACTIONS of its budget. ``budgets`` are the
     budgets spent to reach SHARES of that hypervolume; a budget is infinite if its share was never reached.
@@ -81,7 +81,7 @@ class Outcome:
 
 
 def read(source: Path | Folder, where: Mapping[str, str]) -> RecordedSweep:
-    """Return the recording stored in a file, or make one from the run in a folder."""
+    """Return the recording in a file, or one made from the run in a folder."""
     if isinstance(source, Path) and not source.is_dir():
         return recording_files.read(source, where)
     results = load(source)
@@ -91,7 +91,7 @@ def read(source: Path | Folder, where: Mapping[str, str]) -> RecordedSweep:
 def compare_searches(
     source: Path | Folder, where: Mapping[str, str], settings: CompareSettings, display: Display
 ) -> Comparison:
-    """Replay searches on the rows of a recording whose columns have the values in ``where``.
+    """Compare searches on the rows of a recording that have the values in ``where``.
 
     Raises:
         InputError: If the recording cannot be read or a sampler cannot search it.

@@ -1,9 +1,9 @@
 """Read and write recordings as .csv and .parquet files; see :mod:`raysweep.replay.recordings`.
 
-A file has a row for each operating point at each rung, and columns for each parameter and for COLUMNS. ``polarity`` and
-``similarity`` are in [0, 1], and ``seconds`` counts from the trial's start. Rows of kind ``reference`` contain the
-reference encoder's scores and have no trial. In .csv files, only an empty cell is a missing value: ``NA`` and ``None``
-are names.
+A file has a row for each operating point at each rung, a column for each parameter, and COLUMNS. ``polarity`` is in
+[0, 1], ``similarity`` is in [-1, 1], and ``seconds`` is the time since the trial started. Rows of kind ``reference``
+contain the reference encoder's scores and have no trial. In .csv files, only an empty cell is a missing value: ``NA``
+and ``None`` are names.
 """
 
 import math
@@ -32,11 +32,11 @@ _NO_TRIALS = ("oracle", *BASELINES)  # kinds of points that no trial produces an
 NULLABLE = frozenset(
     name for name in SHARED_PARAMETERS if TrialConfig.model_fields[name].default is None
 )
-"""Trial parameters for which null is a value."""
+"""Trial parameters that may be null."""
 
 
 def read(path: Path, where: Mapping[str, str] | None = None) -> RecordedSweep:
-    """Read a recording from .csv or .parquet, keeping rows whose columns have the values in ``where``.
+    """Read a recording from a .csv or .parquet file, keeping only rows that have the values in ``where``.
 
     Raises:
         InputError: If the file is invalid. The message names the file, the column and, if known, the row.
@@ -62,9 +62,8 @@ def read_frame(path: Path) -> "pd.DataFrame":
         if path.suffix == ".csv":
             return pd.read_csv(path, low_memory=False, keep_default_na=False, na_values=[""])
         return pd.read_parquet(path)
-    except (
-        Exception
-    ) as error:  # a damaged file may fail in any layer, and each has its own error types
+    # a damaged file may fail in any layer, and each has its own error types
+    except Exception as error:
         words = str(error).split()
         reason = " ".join(words)[:300] or type(error).__name__
         raise InputError(f"{path}: cannot be read: {reason}") from None
@@ -90,7 +89,7 @@ def _recorded_sweep(frame: "pd.DataFrame", where: Mapping[str, str]) -> Recorded
     is_reference = frame["kind"] == "reference"
     points = frame[~is_reference]
     if points.empty:
-        raise InputError("no row has another kind than 'reference'")
+        raise InputError("every row has kind 'reference'; required: rows of trials")
     for column in ("examples_seen", "seconds"):
         numbers = number_column(points, column)
         points = points.assign(**{column: numbers})
@@ -119,7 +118,10 @@ def _recorded_sweep(frame: "pd.DataFrame", where: Mapping[str, str]) -> Recorded
 
 
 def _select_rows(frame: "pd.DataFrame", column: str, value: str) -> "pd.DataFrame":
-    """Return the rows with this value in the column; keep the reference's rows unless the column separates them."""
+    """Return the rows with this value in the column.
+
+    The reference's rows are kept if the column is ``kind`` or is empty for them.
+    """
     check_columns(frame, [column])
     try:
         number = str(plain(float(value)))  # such as 1 for 1.0
@@ -147,7 +149,7 @@ def _configurations(points: "pd.DataFrame") -> "pd.DataFrame":
     parameters = [name for name in points.columns if name not in COLUMNS and not is_index(name)]
     if not parameters:
         columns = ", ".join(map(str, points.columns))
-        raise InputError(f"no column of a parameter; the columns are {columns}")
+        raise InputError(f"no parameter column; the columns are {columns}")
     for parameter in parameters:
         if "." in str(parameter):  # pandas also renames repeated columns this way
             raise InputError(
@@ -165,7 +167,9 @@ def _configurations(points: "pd.DataFrame") -> "pd.DataFrame":
     if is_different.any():
         row = is_different.idxmax()
         trial = plain(points["trial"][row])
-        raise InputError(f"row {row + 1}: trial {trial} has another configuration in rows above")
+        raise InputError(
+            f"row {row + 1}: trial {trial} has another configuration in an earlier row"
+        )
     return configurations
 
 

@@ -105,7 +105,7 @@ def infer_scale(values: Sequence[Any]) -> Scale | None:
 
 
 def _parameters(rows: Sequence[Values], ranges: Set[str]) -> Parameters:
-    """Return the parameters that these configurations have.
+    """Return the parameters inferred from these configurations.
 
     A parameter that only some configurations have is nested under the choice that determines its presence.
     """
@@ -132,7 +132,7 @@ def _parameters(rows: Sequence[Values], ranges: Set[str]) -> Parameters:
             parameters[parent] = Choices(nested)
     if undecided:
         raise InputError(
-            f"column {undecided[0]!r} is empty in some rows, and no other column's value determines in which; fill "
+            f"column {undecided[0]!r} is empty in some rows, and no other column's value determines which; fill "
             "in the column or drop it"
         )
     return parameters

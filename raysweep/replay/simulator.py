@@ -24,13 +24,13 @@ from raysweep.search.stopping.policies import make_early_stopper
 
 
 class Peer(Protocol):
-    """The interface of a search, which is raysweep's own scheduler or another library behind the same methods."""
+    """Interface of a search: raysweep's own scheduler, or an adapter for another library."""
 
     def ask(self) -> tuple[int, Mapping[str, Any]] | None:
         """Return a trial to start or resume, with its configuration, or None if no trial can run now."""
 
     def on_begin(self, trial: int, values: Mapping[str, Any]) -> None:
-        """Receive a new trial's configuration, which is the recorded one nearest to the request."""
+        """Receive a new trial's configuration, which is the recorded one nearest to the proposal."""
 
     def on_rung(
         self, trial: int, budget: int, points: Sequence[Pair], ahead: Sequence[int]
@@ -43,7 +43,7 @@ class Peer(Protocol):
     def on_rest(self, trial: int, completed: bool) -> None:
         """Record that the trial has left its worker, at least for now.
 
-        It has either completed all of its recorded rungs or been stopped.
+        If ``completed``, it has finished all of its recorded rungs; otherwise, it was stopped early.
         """
 
 
@@ -58,7 +58,7 @@ class SearchSettings:
 
 
 class Search:
-    """raysweep's own scheduler, as a peer."""
+    """raysweep's own scheduler as a :class:`Peer`."""
 
     def __init__(self, recording: RecordedSweep, settings: SearchSettings, seed: int) -> None:
         objective = recording.objective()
@@ -104,7 +104,7 @@ class Step:
 def replay(recording: RecordedSweep, peer: Peer, num_workers: int) -> Iterator[Step]:
     """Run the peer on the recording until nothing is left to do, and yield a step for each rung.
 
-    Each rung on any worker counts toward the budget spent as soon as it ends.
+    A rung counts toward the budget spent as soon as it ends, whichever worker ran it.
     """
     free_trials = FreeTrials(recording)
     runs: dict[int, _Run] = {}
@@ -180,9 +180,8 @@ class _Workers:
 
     def __init__(self) -> None:
         self.clock = 0.0
-        self._ends: list[
-            tuple[float, int, int]
-        ] = []  # heap of (end of the rung, start order, trial)
+        # heap of (end of the rung, start order, trial)
+        self._ends: list[tuple[float, int, int]] = []
         self._num_started = 0
 
     def __len__(self) -> int:
@@ -219,7 +218,7 @@ def share_at(steps: Sequence[Step], budget: float, recording: RecordedSweep) -> 
 class FreeTrials:
     """The recorded trials to which no proposal has been mapped yet; each proposal is mapped to the nearest one.
 
-    A distance is a sum over parameters. A numeric parameter contributes the difference between the values (or, if the
+    The distance is a sum over parameters. A numeric parameter contributes the difference between the values (or, if the
     range is wide, between their logarithms); any other parameter contributes 0 or 1. Each contribution is divided by
     its mean over pairs of recorded configurations, so that numeric and categorical parameters have equal weight. If
     only one of the two configurations has a parameter, its difference is the maximum.
@@ -299,7 +298,7 @@ def _column(values: Sequence[Scalar]) -> _Column:
     places = np.array([np.nan if value is None else scale(value) for value in values])
     present_places = places[~np.isnan(places)]
     count = len(present_places)
-    # of the sorted values in the sum of all pairs' differences, including pairs of a value with itself
+    # of the sorted values in the sum of differences over all pairs, including pairs of a value with itself
     coefficients = 2 * np.arange(count) - count + 1
     sum_of_differences = (coefficients * np.sort(present_places)).sum()
     mean_difference = float(2 * sum_of_differences / count**2)
@@ -307,5 +306,5 @@ def _column(values: Sequence[Scalar]) -> _Column:
 
 
 def _weight(mean_distance: float) -> float:
-    """Return the factor that makes the mean distance 1, or 1 if all configurations are equal."""
+    """Return the factor that scales the mean distance to 1, or 1 if all values are equal."""
     return 1 / (mean_distance or 1.0)

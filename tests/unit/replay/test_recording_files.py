@@ -113,7 +113,7 @@ def change(**cells: Any) -> pd.DataFrame:
     [
         (frame().drop(columns="polarity"), "'polarity' is missing.*trial, loss"),
         (frame().drop(columns="examples_seen"), "'examples_seen' is missing"),
-        (frame()[frame()["kind"] == "reference"], "no row.*'reference'"),
+        (frame()[frame()["kind"] == "reference"], "every row.*'reference'"),
         (change(polarity=float("nan")), "row 1: polarity is nan; .*finite"),
         (change(similarity="high"), "row 1: similarity is high; .*finite"),
         (change(examples_seen=10.5), "row 1: examples_seen is 10.5; .*above 0"),
@@ -132,7 +132,7 @@ def change(**cells: Any) -> pd.DataFrame:
         (change(loss=[1, 2]), r"row 1: loss is \[1, 2\]; .*words"),
         (frame(polarity=frame()["polarity"] * 100), "row 1: polarity is 60.0; .*from 0 to 1"),
         (frame(polarity=0.5, similarity=0.2), "no point is above .*P 0.5, S 0.1"),
-        (frame().drop(columns=["loss", "margin"]), "no column of a parameter; .*trial"),
+        (frame().drop(columns=["loss", "margin"]), "no parameter column; .*trial"),
         (frame(**{"lr.1": 0.5}), "'lr.1' .*; allowed: .*dot"),
     ],
 )
