@@ -1,4 +1,5 @@
-"""Controller of a running sweep: assigns trials, records rungs in the ledger, and manages budget, disk and resuming.
+"""The controller of a running sweep: trial assignment, rung recording, budgets, disk usage and resuming.
 
-The runner drives it through Ray Tune. It does not import Ray itself, so tests can drive it with made-up rungs.
+The runner drives the controller through Ray Tune. The controller itself does not import Ray, so tests can drive it with
+synthetic rungs.
 """

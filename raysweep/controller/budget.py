@@ -1,4 +1,4 @@
-"""Cost accounting for trials: CPU and GPU seconds on their nodes, money at the nodes' prices, and budget limits."""
+"""Cost accounting for trials: CPU and GPU seconds, money at the prices of the nodes used, and budget limits."""
 
 import dataclasses
 import math
@@ -31,11 +31,11 @@ class CostTracker:
     total: Cost = field(default_factory=Cost)
     # assumed for a trial that has not reported its own node
     last_node: Node = field(default_factory=Node)
-    # node types that a warning has already named
+    # node types already named in a warning
     _named_as_free: set[str] = field(default_factory=set)
 
     def trial_cost(self, trial: int) -> Cost:
-        """Return what a trial has cost so far."""
+        """Return the cost of a trial so far."""
         return dataclasses.replace(self.trials.get(trial, Cost()))
 
     def price_warning(self, node: Node) -> str | None:
@@ -89,7 +89,7 @@ class CostTracker:
         return None
 
     def seconds_left(self, wall_seconds: float) -> float:
-        """Return the seconds until the first limit is reached at the rate so far, or infinity if none will be."""
+        """Return the seconds until the first limit is reached at the rate so far, or infinity if none will be reached."""
         used = self._used(wall_seconds)
         limits = self._limits.items()
         return min(

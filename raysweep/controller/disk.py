@@ -1,4 +1,4 @@
-"""The size of a run's files, and the removal of its checkpoints and weights."""
+"""Sizes of a run's files, and removal of its checkpoints and weights."""
 
 from dataclasses import dataclass
 
@@ -33,7 +33,7 @@ class RunSize:
 
 
 def _format_size(num_bytes: int) -> str:
-    """Format a size in MiB, or in GiB from 1 GiB."""
+    """Format a size in MiB, or in GiB if it is at least 1 GiB."""
     if num_bytes < 2**30:
         return f"{num_bytes / 2**20:,.1f} MiB"
     return f"{num_bytes / 2**30:,.2f} GiB"
@@ -53,7 +53,9 @@ def measure_size(run: Folder) -> RunSize:
 
 
 def prune(run: Folder, *, checkpoints: bool, weights: bool) -> None:
-    """Remove a run's ``checkpoints``, which stops its unfinished trials for good, or the ``weights`` of its front.
+    """Remove a run's ``checkpoints``, the ``weights`` of its front, or both.
+
+    Removing checkpoints stops unfinished trials for good.
 
     Raises:
         InputError: If the folder does not contain a run, or if another process is driving it.

@@ -1,4 +1,4 @@
-"""Failure handling: retries after a trial loses its worker, pauses when storage fails, the share of failed trials."""
+"""Failure handling: retries of trials that lost their worker, pauses after storage failures, and when to give up."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
@@ -9,9 +9,9 @@ from raysweep.controller.node_health import WorkerNode
 
 FIRST_PAUSE_SECONDS = 2.0
 MAX_PAUSE_SECONDS = 30.0
-PATIENCE_SECONDS = 600.0  # how long storage may fail while no trial reports a rung
+PATIENCE_SECONDS = 600.0  # how long storage may fail, with no rung reported, before the sweep ends
 MIN_FAILED = 3  # below this number of failed trials, their share means little
-MAX_STARTS_ON_DEAD_NODES = 20  # in a row; beyond this, the trial is assumed to kill its nodes
+MAX_STARTS_ON_DEAD_NODES = 20  # in a row; a trial with more is assumed to kill its nodes
 
 
 class Blame(Enum):
@@ -26,8 +26,8 @@ class Blame(Enum):
 class Loss:
     """The loss of a trial's worker during a rung.
 
-    ``reason`` is a single line. ``needs_memory`` is True if the node ran out of memory. ``node`` is known if the worker
-    itself reported the loss.
+    ``reason`` is a single line. ``needs_memory`` is True if the node ran out of memory. ``node`` is known only if the
+    worker itself reported the loss.
     """
 
     blame: Blame
@@ -84,7 +84,7 @@ class Failures:
         return None
 
     def forget(self, trial: Hashable) -> None:
-        """Reset the trial's losses and the storage pause, after a rung."""
+        """Reset the trial's losses and the storage pause after a completed rung."""
         self._losses.pop(trial, None)
         self.pause = StoragePause()
 

@@ -1,6 +1,6 @@
-"""Scoring after the search: the front on the test split, and watched data for trials that ended before their last rung.
+"""Scoring after the search: the front on the test split, and paused and interrupted trials on watched data.
 
-Rungs are assigned to workers, and each result is stored when it arrives.
+Rungs are assigned to workers, and each result is stored as soon as it arrives.
 """
 
 import time
@@ -31,12 +31,12 @@ class FrontRung:
 
 @dataclass(frozen=True)
 class UnwatchedRung:
-    """The last rung of a paused or interrupted trial, where watched data has yet to be measured."""
+    """The last rung of a paused or interrupted trial, which has yet to be measured on watched data."""
 
     trial: int
     step: int
     config: TrialConfig
-    run: int  # number of the replicate, counted from 1
+    run: int  # run number within the configuration; 0 for an original
 
 
 AfterSearch = FrontRung | UnwatchedRung
@@ -45,10 +45,10 @@ AfterSearch = FrontRung | UnwatchedRung
 
 @dataclass(frozen=True)
 class ScoredRung:
-    """A rung's test scores and the calibration of its head, as plain values without trial and step.
+    """A rung's test scores and the calibration of its head, as plain values without the trial and step.
 
     ``labeled`` holds the rung's points that use the pool's labels, ``measures`` the rung's measures, and ``tasks`` the
-    points of single data sets of a sequence.
+    points of individual data sets in a sequence.
     """
 
     points: Sequence[Mapping[str, Any]]
@@ -82,20 +82,20 @@ def key_of(rung: AfterSearch) -> Hashable:
 
 
 class FrontScores:
-    """The rungs of the final front and their test scores, and the trials that stopped without measuring watched data.
+    """The rungs to score after the search, and the progress of scoring them.
 
-    If a rung has no scores because they never arrived or scoring failed, it is scored again when the sweep is resumed.
+    Rungs without scores, for example because scoring failed, are scored when the sweep is resumed.
     Without a test split (``has_test`` is False), the front is not scored.
     """
 
     def __init__(self, sweep: Sweep, *, has_test: bool) -> None:
         self._sweep = sweep
         self._has_test = has_test
-        self._began: float | None = None  # time of the first call of `next`, by the monotonic clock
+        self._began: float | None = None  # time of the first call to `next`, by the monotonic clock
         self._waiting: deque[AfterSearch] = deque()
         self._under_way: list[AfterSearch] = []
         self._num_rungs = 0
-        # the number of scored rungs, and the seconds after which it was reached
+        # the number of scored rungs, and the time in seconds at which it was reached
         self._last_done = (
             0,
             0.0,
@@ -105,7 +105,7 @@ class FrontScores:
 
     @property
     def have_begun(self) -> bool:
-        """Return whether any rung has been requested, which means that the sweep's trials are over."""
+        """Return whether scoring has begun, which means that the search is over."""
         return self._began is not None
 
     @property
@@ -136,7 +136,7 @@ class FrontScores:
         return rung
 
     def take(self, rung: FrontRung, scored: ScoredRung) -> None:
-        """Store a rung's scores, adding its watched score from the search, because watched data has no splits."""
+        """Store a rung's scores. Watched scores are copied from the search, because watched data has no splits."""
         event = scored.event(rung)
         on_dev = {name_of_point(member): member for member in self._sweep.front}
         points: list[Point] = []
@@ -156,7 +156,7 @@ class FrontScores:
         self._under_way.remove(rung)
 
     def fail(self, rung: AfterSearch, reason: str) -> None:
-        """Warn once that a rung could not be scored. A long search must not end without a report because of this."""
+        """Warn once that a rung could not be scored. No error is raised, so that a long search still ends with a report."""
         if rung in self._under_way:
             self._under_way.remove(rung)
             stage = "test" if isinstance(rung, FrontRung) else "watch"
@@ -165,7 +165,7 @@ class FrontScores:
             )
 
     def fail_on_node(self, rung: AfterSearch, error: RaisedError) -> None:
-        """Queue a rung whose scoring raised an error to be scored once more on another node, or give up on it."""
+        """Requeue a rung whose scoring raised an error, to retry it on another node, or give up on the rung."""
         job = key_of(rung)
         self._sweep.note_error(job, error)
         if self._sweep.nodes.may_retry(job, error.node):
@@ -174,7 +174,7 @@ class FrontScores:
             self.fail(rung, error.exception)
 
     def lose(self, rung: AfterSearch, loss: Loss) -> None:
-        """Queue a rung again because its worker was lost, or give up on the rung after too many losses."""
+        """Requeue a rung that lost its worker, or give up on it after too many losses."""
         if loss.blame == Blame.STORAGE:
             self._sweep.pause(loss)
         if reason := self._failures.count(key_of(rung), loss):
@@ -188,7 +188,7 @@ class FrontScores:
         self._sweep.num_to_score = len(self._waiting)
 
     def show(self) -> None:
-        """Update the status line as long as there are rungs to score."""
+        """Update the status line if any rungs are left to score."""
         num_left = len(self._waiting) + len(self._under_way)
         if not num_left or self._began is None:
             return
@@ -206,7 +206,7 @@ class FrontScores:
 
 
 def _unwatched(sweep: Sweep) -> Iterator[UnwatchedRung]:
-    """Yield the last rungs of trials with a checkpoint whose values on watched data are still missing."""
+    """Yield the last rung of each resumable trial if the rung has not been measured on watched data."""
     if sweep.config.watch is None:
         return
     for number in sweep.resumable_trials():
@@ -217,7 +217,7 @@ def _unwatched(sweep: Sweep) -> Iterator[UnwatchedRung]:
 
 
 def _untested(sweep: Sweep) -> list[FrontRung]:
-    """Return the front's rungs that have points not yet scored on the test split by an earlier session."""
+    """Return the front's rungs with points that no earlier session has scored on the test split."""
     rungs: dict[tuple[int, int], FrontRung] = {}
     for point in sweep.kept_front():
         if name_of_point(point) in sweep.tested:

@@ -1,9 +1,9 @@
 """Cleanup of a run's weights and per-query scores. Weights are kept for the front's members, up to a size limit.
 
-Scores are kept for points near the front and for the other runs of these points' configurations. Workers store one file
-per rung before they report the rung. A rung's file is removed once all of its points have been dropped; at the end of a
-session, the remaining points are packed into a few files. The front only advances, so a point that is no longer near it
-never will be again, and the timing of this check does not matter.
+Scores are kept for points near the front and for the same points in replicates. Workers store one file per rung before
+they report the rung. A rung's file is removed once all of its points have been dropped; at the end of a session, the
+remaining points are packed into a few files. The front only advances, so a point that is no longer near it never will
+be again, and the timing of this check does not matter.
 """
 
 import contextlib
@@ -84,7 +84,7 @@ class WeightStore:
         return self._num_bytes(self._stored_folders(front)) + others > self._limit
 
     def shrink(self, front: Sequence[Point], others: int) -> list[Point]:
-        """Remove weights until the limit is met, starting with those that cost the front the least hypervolume.
+        """Remove weights until the limit is met, starting with those whose loss reduces the front's hypervolume least.
 
         The weights of at least one rung always remain. Returns one point for each rung whose weights were removed.
         """
@@ -117,7 +117,7 @@ class WeightStore:
         return sum(size for name, size in sizes.items() if name.partition("/")[0] in folders)
 
     def _stored_folders(self, front: Sequence[Point]) -> set[str]:
-        """Return the names of the front's folders, leaving out those that do not exist."""
+        """Return the names of the front's folders that exist."""
         return {_folder_name(point) for point in front} & self._run.names(POINTS)
 
     def _hypervolume(self, points: Sequence[Point]) -> float:
@@ -233,7 +233,7 @@ class KeptScores:
         return emptied
 
     def tidy(self) -> None:
-        """Remove the files of rungs without any points to keep, including rungs that were never reported."""
+        """Remove the files of rungs with no points to keep, including rungs that were never reported."""
         needed = {location.base_name(rung_file("dev", trial, step)) for trial, step in self._rungs}
         for split in _SPLITS:
             unneeded = [
@@ -242,7 +242,7 @@ class KeptScores:
             self._remove(split, unneeded)
 
     def pack(self, warn: Callable[[str], None]) -> None:
-        """Pack the kept scores into a few files. If this process is killed, duplicates remain but count only once."""
+        """Pack the kept scores into a few files. After a kill, duplicates may remain, but they count only once."""
         for split in _SPLITS:
             try:
                 self._pack(split)
@@ -281,7 +281,7 @@ class KeptScores:
         self._run.keep(scores_file(split, name), join_scores(batch).content())
 
     def _files(self, split: ScoredSplit) -> list[str]:
-        """Return a split's stored files, leaving out the file of the baselines."""
+        """Return a split's stored files, except the baselines' file."""
         baselines = location.base_name(baselines_file(split))
         names = self._run.names(f"{FOLDER}/{split}") - {baselines}
         return sorted(name for name in names if name.endswith(".npz") and not name.startswith("."))

@@ -1,4 +1,4 @@
-"""Nodes where trials fail: excluded after several raised errors in a row, paused while their disk is full."""
+"""Node health: a node is excluded after several errors in a row, and paused after a storage failure."""
 
 from collections.abc import Callable, Hashable, Set
 from dataclasses import dataclass, field
@@ -25,14 +25,15 @@ class _Pause:
 class NodeHealth:
     """The errors and pauses of a sweep's nodes, in this session.
 
-    An error that a trial raises again on another node is the trial's own and does not count against the nodes. The last
-    usable node is neither excluded nor paused. ``list_usable`` returns the IDs of the live nodes that run work.
+    If a trial raises an error again on another node, the trial is to blame, and the errors do not count against the
+    nodes. The last usable node is never excluded or paused. ``list_usable`` returns the IDs of the live nodes that can
+    run trials.
     """
 
     max_errors: int
     list_usable: Callable[[], Set[str]]
     excluded: set[str] = field(default_factory=set)
-    _errors: dict[str, int] = field(default_factory=dict)  # in a row, by node
+    _errors: dict[str, int] = field(default_factory=dict)  # in a row, keyed by node
     # the node of a job's first error since its last rung
     _raised_on: dict[Hashable, str] = field(default_factory=dict)
     _pauses: dict[str, _Pause] = field(default_factory=dict)
@@ -52,16 +53,17 @@ class NodeHealth:
         return True
 
     def may_retry(self, job: Hashable, node: WorkerNode) -> bool:
-        """Return whether a job that raised an error may run again: once, if there is another node."""
+        """Return whether a job that raised an error may run again: once, on condition that there is another node."""
         if job in self._raised_on:
             return False
         self._raised_on[job] = node.id
         return bool(self._list_others(node))
 
     def pause(self, node: WorkerNode, now: float) -> float | None:
-        """Pause a node whose storage failed, for twice as long as the last time, and return the seconds.
+        """Pause a node whose storage failed, and return the length of the pause in seconds.
 
-        Returns None, without a pause, if all other nodes are paused too, because the storage is then shared.
+        Each pause is twice as long as the previous one, up to ``MAX_PAUSE_SECONDS``. If no other node is usable and
+        unpaused, the storage is assumed to be shared, so the node is not paused and None is returned.
         """
         if not self._list_others(node) - self._paused(now):
             return None
@@ -71,23 +73,23 @@ class NodeHealth:
         return seconds
 
     def note_rung(self, job: Hashable, node_id: str) -> None:
-        """Record that a job has finished a rung on a node, so the node works."""
+        """Record that a job has finished a rung on a node, which shows that the node works."""
         self._raised_on.pop(job, None)
         self._errors.pop(node_id, None)
         self._pauses.pop(node_id, None)
 
     def nodes_to_avoid(self, job: Hashable, now: float) -> tuple[str, ...]:
-        """Return the nodes on which a job should not start: excluded, paused, and the one where it raised an error."""
+        """Return the nodes on which a job should not start: excluded, paused, and any on which it raised an error."""
         usable = self.list_usable() - self.excluded
         avoided = self._paused(now)
         if job in self._raised_on:
             avoided.add(self._raised_on[job])
-        if not usable - avoided:  # the others have been lost in the meantime
+        if not usable - avoided:  # all other nodes have been lost in the meantime
             avoided = set()
         return tuple(sorted(self.excluded | avoided))
 
     def _list_others(self, node: WorkerNode) -> Set[str]:
-        """Return the ids of the usable nodes other than this one."""
+        """Return the IDs of the usable nodes other than this one."""
         return self.list_usable() - self.excluded - {node.id}
 
     def _paused(self, now: float) -> set[str]:

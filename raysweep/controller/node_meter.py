@@ -10,7 +10,7 @@ from raysweep.results.types import NodeTime
 
 
 class NodeMeter:
-    """Accumulated node time. The nodes seen in an observation are counted until the next one. Thread-safe."""
+    """A thread-safe meter of node time. Nodes seen in one observation are assumed to run until the next."""
 
     def __init__(self, budget: BudgetConfig) -> None:
         self._budget = budget
@@ -34,7 +34,7 @@ class NodeMeter:
             self._up, self._booting = up, booting
 
     def take(self) -> tuple[NodeTime, ...]:
-        """Return each type's node time from the last call to the last observation."""
+        """Return the node time of each type between the previous call and the last observation."""
         with self._lock:
             types = sorted({*self._up_seconds, *self._boot_seconds})
             times = []

@@ -20,14 +20,14 @@ PAIR_STUDY = "P and S"
 
 
 class StudyFile:
-    """The file of a study, with an Optuna trial of the same number for each of the sweep's trials.
+    """The file of a sweep's Optuna study, which contains each of the sweep's trials under the same number.
 
     Unless the sampler itself maximizes P and S, a second study, whose name ends with ``PAIR_STUDY``, contains
     the same trials, each with P and S of its best point as its two values. While the sweep runs, trials that have not
-    ended are RUNNING. Failed trials are FAIL, and trials without a rung are PRUNED. All others are COMPLETE, as are
-    paused and interrupted ones at the sweep's end, because optuna-dashboard leaves pruned trials out of most plots; the
-    ``status`` attribute has the actual status. A replicate has its original's parameters and the ``replicate_of``
-    attribute. ``begin`` must be called for every trial, in order.
+    ended are RUNNING. Failed trials are FAIL, and trials without a rung are PRUNED. All others are COMPLETE, and
+    paused and interrupted ones become COMPLETE when the sweep ends, because optuna-dashboard leaves pruned trials out
+    of most plots; the ``status`` attribute has the actual status. A replicate has its original's parameters and the
+    ``replicate_of`` attribute. ``begin`` must be called for every trial, in order.
     """
 
     def __init__(self, path: Path, name: str, proposer: Proposer) -> None:
@@ -86,7 +86,7 @@ class StudyFile:
         stored.set_user_attr("examples seen", examples_seen)
         missed_by = shortfalls(objective, best_point)
         if missed_by:
-            # Optuna used lists before constraints had names; optuna-dashboard reads no other format.
+            # The list is Optuna's format from before constraints had names; optuna-dashboard reads only this format.
             amounts = list(missed_by.values())
             self._storage.set_trial_system_attr(trial_id, "constraints", amounts)
             stored.set_user_attr("constraints on", list(missed_by))
@@ -124,7 +124,7 @@ class StudyFile:
 
 
 def shortfalls(objective: Objective, point: Pair) -> dict[str, float]:
-    """Return how far a point falls short of each constraint; as in Optuna, values of satisfied constraints are at most 0."""
+    """Return by how much a point misses each constraint; as in Optuna, satisfied constraints have values of at most 0."""
     polarity, similarity = point
     p, s = objective.goals.headings
     missed_by = {}

@@ -44,7 +44,7 @@ class Verdict(NamedTuple):
 
 
 class Progress:
-    """The progress of each trial, keyed by trial number and forwarded to the scheduler and the study."""
+    """The progress of a sweep's trials, which is also reported to the scheduler and the study."""
 
     def __init__(self, budget: BudgetConfig, scheduler: Scheduler, study: StudyFile) -> None:
         self.configs: dict[
@@ -53,7 +53,8 @@ class Progress:
         self.num_rungs: dict[int, int] = {}  # number of rungs if the trial completes
         self.front: list[Point] = []
         self.tested: set[PointName] = set()  # points that an earlier session scored on test
-        self.watched: dict[int, int] = {}  # the last rung of each trial that measured watched data
+        # keyed by trial: the last rung that was measured on watched data
+        self.watched: dict[int, int] = {}
         self.ended = dict.fromkeys(
             (TrialStatus.COMPLETED, TrialStatus.STOPPED, TrialStatus.FAILED), 0
         )
@@ -63,7 +64,7 @@ class Progress:
         self._steps: dict[int, int] = {}
 
     def steps_done(self, number: int) -> int:
-        """Return how many of a trial's rungs are recorded."""
+        """Return the number of a trial's recorded rungs."""
         return self._steps.get(number, 0)
 
     @property
@@ -79,7 +80,7 @@ class Progress:
         self.configs[trial.number] = config
         if trial.replicate_of is None:
             self.num_rungs[trial.number] = self._budget.rungs_of(config.examples_per_rung)
-        else:  # a replicate ends at its original's last rung, but follows the schedule of a complete trial
+        else:  # a replicate ends at its original's last rung so far, but follows the schedule of a complete trial
             self.num_rungs[trial.number] = self.steps_done(trial.replicate_of)
         self._study.begin(trial)
 
@@ -91,7 +92,7 @@ class Progress:
             self.watched[number] = rung.step
         self.front = front_points([*self.front, *rung.points], self._scheduler.objective.goals)
         reason_to_pause = None
-        if rung.points:  # the rungs of a sequence before the last have none
+        if rung.points:  # in a sequence of data sets, rungs before the last data set have none
             reason_to_pause = self._report_to_scheduler(rung)
             trial = self._scheduler.trials[number]
             self._study.rung(number, rung.examples_seen, trial, self._scheduler.objective)
@@ -116,7 +117,7 @@ class Progress:
         goals = self._scheduler.objective.goals
         pairs = [point.pair(goals) for point in rung.points]
         names: list[Hashable] = [(point.step, *point.key) for point in rung.points]
-        budgets_ahead: list[int] = []  # the examples seen by each remaining rung
+        budgets_ahead: list[int] = []  # examples seen at each remaining rung
         if not rung.stop:
             examples_per_rung = self.configs[rung.trial].examples_per_rung
             num_rungs = self.num_rungs[rung.trial]
@@ -143,8 +144,8 @@ class Progress:
 class LedgerReplay:
     """Replay of ledger events into a new scheduler, progress and cost tracker. ``steering`` collects the user requests.
 
-    With ``adopt``, old trials are taken from the ledger as they are; this is needed if the space has grown. Otherwise
-    the sampler proposes them again, so that it continues as if it had never stopped.
+    With ``adopt``, old trials are taken from the ledger as they are; this is needed if the space has changed.
+    Otherwise, the sampler proposes them again, so that it continues as if it had never stopped.
 
     Raises:
         ReplayError: If the sampler proposes trials that differ from those in the ledger.
@@ -206,7 +207,7 @@ class LedgerReplay:
     def _steer(self, event: SweepSteered) -> None:
         self.steering.take(event)
         if event.config is not None:
-            # a range of the space was narrowed after the request
+            # the space may have been narrowed since the request
             with contextlib.suppress(ParameterError):
                 self._scheduler.try_next(event.request, event.config)
 

@@ -1,4 +1,4 @@
-"""Collect the sentences that the reference and the front retrieve, and select the queries to show."""
+"""Collection of the sentences that the reference and the front retrieve, and selection of the queries to show."""
 
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
@@ -37,7 +37,7 @@ _SHOWN = (0, 0, 2)  # spawn key of a random stream reserved for this purpose
 
 @dataclass(frozen=True)
 class ReadingsWriter:
-    """Writer of a run's readings. It reports damaged files to ``warn`` and skips them."""
+    """A writer of a run's readings, which skips damaged files and reports them to ``warn``."""
 
     run: Folder
     prepared: Prepared
@@ -89,11 +89,11 @@ class ReadingsWriter:
         if stored is not None and stored.texts:
             self.run.remove(
                 PAGE
-            )  # first, so that this is repeated if the process is killed in between
+            )  # removed first, so that a later call repeats this if the process is killed in between
             self.run.keep(FILE, stored.without_texts().content())
 
     def _retrieved(self, front: Sequence[Point]) -> dict[PointName, Retrieved]:
-        """Return the retrieved sentences that are available for the reference and the front."""
+        """Return the stored sentences that the reference and the front retrieved."""
         retrieved: dict[PointName, Retrieved] = {}
         # Some points' weights may have been removed since an earlier session stored their readings.
         with contextlib.suppress(InputError):

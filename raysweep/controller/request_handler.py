@@ -1,9 +1,9 @@
 """Handling of user requests to a running sweep; each is checked, executed once and answered. Independent of Ray.
 
 Requests are untrusted files that anyone with write access to the run can add. Invalid files are rejected and set aside,
-and requests that are impossible to execute are rejected with the reason. All others are written to the ledger before
-they are executed and answered. If the driver dies in between, the next driver finds the request in the ledger and
-reports it as done.
+and requests that cannot be executed are rejected with the reason. All others are written to the ledger before they are
+executed and answered. If the driver dies in between, the next driver finds the request in the ledger and reports it as
+done.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,7 +24,7 @@ ENDED = (TrialStatus.COMPLETED, TrialStatus.STOPPED, TrialStatus.FAILED)
 
 @contextmanager
 def answered(sweep: Sweep) -> Iterator["RequestHandler"]:
-    """Yield the handler of the requests in the run's queue, which is polled while in this context."""
+    """Yield a handler of the requests in the run's queue, which is polled in the background within the context."""
     queue, inbox = RequestQueue(sweep.run), Inbox()
     with poll_in_background(queue, inbox):
         yield RequestHandler(sweep, queue, inbox.take)
@@ -73,7 +73,7 @@ class RequestHandler:
         return self._decided[identity]
 
     def _store_answer(self, identity: str, store: Callable[[], None]) -> None:
-        """Store an answer. If storage fails, the request is found again and answered, but it is not executed again."""
+        """Store an answer. If storage fails, the request is later answered again, but not executed again."""
         try:
             store()
         except (OSError, InputError) as error:
@@ -101,7 +101,7 @@ class RequestHandler:
         return Answer(accepted=True, text=text)
 
     def _outcome(self, request: Request) -> str:
-        """Return a description of what a request does."""
+        """Describe the effect of a request."""
         num_running = sum(
             trial.paid_until is not None for trial in self._sweep.assignments.values()
         )
@@ -134,7 +134,7 @@ class RequestHandler:
                 max_workers = self._sweep.num_workers
                 if max_workers is not None and workers > max_workers:
                     return (
-                        f"--workers is {workers}; allowed: 1 to {max_workers}, the maximum of this session by "
+                        f"--workers is {workers}; allowed: 1 to {max_workers}, the maximum of this session, set by "
                         "resources.max_concurrent_trials or the cluster's resources"
                     )
             case "stop-trial":
@@ -157,7 +157,7 @@ class RequestHandler:
         return None
 
     def _problem_of_try(self, values: Mapping[str, object]) -> str | None:
-        """Return the problem with a configuration: outside the space, not new, or no trials left; None if valid."""
+        """Return why a configuration cannot be tried, for example because it is not new, or None if it can."""
         sweep = self._sweep
         scheduler = sweep.scheduler
         if not values:
@@ -186,5 +186,5 @@ class RequestHandler:
         )
         return (
             f"--try: budget.trials is {scheduler.num_trials}, with {scheduler.num_started} trials started and "
-            f"{len(scheduler.requested)} requested; for more, once it has ended: {command}"
+            f"{len(scheduler.requested)} requested; to run more after the sweep ends: {command}"
         )

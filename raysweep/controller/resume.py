@@ -43,8 +43,8 @@ from raysweep.search.proposer import check_sampler
 from raysweep.storage import location
 from raysweep.storage.folder import Folder, LocalFolder, as_folder, open_folder
 
-FILES = ("config.yaml", "prepared.json")  # a run's files besides its ledger
-STUDY_LOCK = "study.journal.lock"  # prefix of links that Optuna creates and that a killed driver leaves behind
+FILES = ("config.yaml", "prepared.json")  # the files that a run requires in addition to its ledger
+STUDY_LOCK = "study.journal.lock"  # name prefix of links that Optuna creates; a killed driver leaves them behind
 
 CHANGEABLE = (
     *(
@@ -84,15 +84,15 @@ READ_BY_TRIALS: Mapping[str, Callable[[Prepared], Iterable[Any]]] = {
     "the reference encoder (reference) has": lambda prepared: prepared.reference_artifacts.distinct,
     "the teacher (teacher) has": lambda prepared: [prepared.teacher_artifact],
 }
-"""The inputs that all of a sweep's trials depend on and the artifacts made from each, in order of creation."""
+"""The inputs that all of a sweep's trials depend on, and the artifacts created from each, in order of creation."""
 
 
 @dataclass
 class Resumed:
     """A run's folder, locked by this process, and the events in its ledger.
 
-    ``report`` is called with a message while another process holds the run; ``take_over`` takes the run away from that
-    process.
+    ``report`` receives messages, for example that another process holds the run. With ``take_over``, the run is taken
+    over from that process.
     """
 
     place: Path | Folder
@@ -170,7 +170,7 @@ class Resumed:
 
     @property
     def points(self) -> list[Point]:
-        """Return the points that are baselines or test scores."""
+        """Return the points of baselines and the points scored on test."""
         return [
             point
             for event in self.events
@@ -230,10 +230,10 @@ def check_links(run: Folder) -> None:
 
 
 def check_rungs(run: Folder, results: Results, examples_per_rung: Mapping[int, int]) -> None:
-    """Raise ``InputError`` if the ledger lost rungs: per trial, at most one stored rung may be missing from the ledger.
+    """Raise ``InputError`` if the ledger has lost rungs; it may lack at most one stored rung per trial.
 
-    A worker stores a rung's checkpoint and weights before the driver records the rung. ``examples_per_rung`` is keyed
-    by trial.
+    One may be missing because a worker stores a rung's checkpoint and weights before the driver records the rung.
+    ``examples_per_rung`` is keyed by trial.
     """
     ledger = ledger_location(run)
     num_rungs = dict.fromkeys(examples_per_rung, 0)
@@ -260,7 +260,7 @@ def _stored_rungs(
         if match is None:
             continue
         trial = int(match["trial"])
-        rung = 0  # if the trial is not known
+        rung = 0  # if the trial is unknown
         if trial in examples_per_rung:
             rung = int(match["examples"]) // examples_per_rung[trial]
         folder = location.join(run.location, checkpoint_folder(trial))
@@ -276,7 +276,7 @@ def _stored_rungs(
 
 
 def has_begun(events: Iterable[Event]) -> bool:
-    """Return whether a run with these events can be resumed."""
+    """Return whether a sweep with these events has begun, so that it can be resumed."""
     return any(isinstance(event, PointsScored) for event in events)
 
 
@@ -288,7 +288,7 @@ class RunState(NamedTuple):
 
 
 def read_state(place: str) -> RunState:
-    """Return the state of the run at a place, if there is a run, without locking it.
+    """Return the state of the run at ``place``, if there is one, without locking it.
 
     Raises:
         InputError: If the ledger was modified.
@@ -305,7 +305,7 @@ def read_state(place: str) -> RunState:
 
 
 def check_changes(before: SweepConfig, after: SweepConfig, run: str) -> None:
-    """Raise ``InputError``, listing all settings except the space that differ but may not change."""
+    """Raise ``InputError`` with a list of the settings that changed but may not change. The space is not checked."""
     old_settings = before.model_dump(mode="json")
     new_settings = after.model_dump(mode="json")
     differences = _differences(old_settings, new_settings)
@@ -334,18 +334,18 @@ def _differences(before: Any, after: Any, key: str = "") -> Iterator[tuple[str, 
 
 
 def check_space(before: Space, after: Space, run: str) -> None:
-    """Raise ``InputError``, listing the parts of the old space that are missing from the new one.
+    """Raise ``InputError`` with a list of the parts of the old space that are missing from the new one, if any.
 
-    The ends of a range may move in both directions. Trials outside the new range are kept.
+    The ends of a range may move in either direction. Trials outside the new range are kept.
     """
     if missing := list(_missing(before.parameters, after.parameters, "")):
         raise InputError(f"{run}: the new space must contain the old one: {'; '.join(missing)}")
 
 
 def check_defaults(before: Space, after: Space, run: str) -> None:
-    """Raise ``InputError`` if a parameter is absent from the old space and the new space excludes its default.
+    """Raise ``InputError`` if the new space adds a parameter but excludes the parameter's default.
 
-    Trials from the old space use that default.
+    Trials from the old space use the default.
     """
     known = set(names_of(before.parameters))
     for values in branches(before.parameters):
@@ -444,7 +444,7 @@ def _changed(resumed: Resumed, space: Path | None, overrides: Sequence[Override]
     override_of_runs = _override_runs(before.config, resumed.location, overrides)
     after = load_sweep(space or own_file, [*override_of_runs, *overrides])
     kind = before.config.data.kind
-    # the file leaves the kind to the columns of the sources
+    # the file does not set the kind, which then depends on the columns of the sources
     if kind is not None and after.config.data.kind is None:
         after = replace(after, config=of_kind(after.config, after.space, kind))
     check_changes(before.config, after.config, resumed.location)
@@ -460,8 +460,8 @@ def _changed(resumed: Resumed, space: Path | None, overrides: Sequence[Override]
     # Anyone with write access to the run could have put an import path into the run's file.
     if is_imported and space is None and "sampler" not in dict(overrides):
         raise InputError(
-            f"{resumed.location}: sampler is {sampler!r} in the run's own file, whose code would be executed; to "
-            f"allow it: --sampler {sampler}"
+            f"{resumed.location}: sampler is {sampler!r} in the run's own file; resuming would execute its code; to "
+            f"allow this: --sampler {sampler}"
         )
     check_sampler(after)
     resumed.space_changed = after.config.space != before.config.space
@@ -474,9 +474,9 @@ def _changed(resumed: Resumed, space: Path | None, overrides: Sequence[Override]
 def _override_runs(
     before: SweepConfig, place: str, overrides: Sequence[Override]
 ) -> list[Override]:
-    """Return an override for the runs folder if the run was moved, unless its artifacts are only in the old place.
+    """Return an override of the runs folder if the run was moved, unless its artifacts are only in the old location.
 
-    If ``overrides`` specifies where the artifacts are, the old place is not read, because it may be unreachable.
+    If ``overrides`` specifies where the artifacts are, the old location is not read, because it may be unreachable.
     """
     runs = location.parent(place)
     if runs == before.storage.runs:

@@ -38,7 +38,7 @@ class RunningRung:
     def seconds_left(self) -> float | None:
         """Return the estimated seconds until the rung ends, or None if unknown.
 
-        In a trial's first rung, this does not count the evaluation.
+        In a trial's first rung, the estimate excludes the evaluation.
         """
         estimates = []
         if self.previous_seconds is not None:
@@ -48,7 +48,7 @@ class RunningRung:
         return max(0.0, *estimates) if estimates else None
 
     def after(self, seconds: float) -> "RunningRung":
-        """Return the rung as it is expected to be after ``seconds`` without news."""
+        """Return the rung's expected state after ``seconds`` without new reports."""
         return replace(
             self, seconds=self.seconds + seconds, progress_age=self.progress_age + seconds
         )
@@ -60,17 +60,17 @@ class Workload:
 
     # mean worker time of a rung; None until the first rung is recorded
     rung_seconds: float | None = None
-    max_rungs: int = 1  # of a trial that completes
-    # trials that left workers, keyed by finished rungs
+    max_rungs: int = 1  # number of rungs of a trial that completes
+    # number of trials that have left their workers, keyed by finished rungs
     num_trials: Mapping[int, int] = field(default_factory=dict)
     interrupted: Sequence[
         tuple[int, int]
-    ] = ()  # finished and total rungs of each trial that continues
+    ] = ()  # finished and total rungs of each interrupted trial
 
     def expected_rungs(self, num_done: int, num_rungs: int) -> float:
         """Return the expected final number of rungs of a trial that has finished ``num_done`` of ``num_rungs``.
 
-        This is the mean over the trials that left their workers later than that, since early stopping pauses trials.
+        Because early stopping pauses trials, this is the mean over trials that left their workers after more rungs.
         """
         longer = {rungs: count for rungs, count in self.num_trials.items() if rungs > num_done}
         if not longer:
@@ -79,7 +79,7 @@ class Workload:
         return min(num_rungs, total / sum(longer.values()))
 
     def seconds_left(self, running: Sequence[RunningRung], num_to_begin: int) -> float:
-        """Return the estimated seconds until the running, interrupted and new trials leave; infinite if unknown."""
+        """Return the estimated seconds until no running, interrupted or new trials are left; infinite if unknown."""
         if self.rung_seconds is None:
             return math.inf
         by_trial = []
@@ -90,7 +90,7 @@ class Workload:
             num_later = max(0.0, self.expected_rungs(rung.step - 1, rung.num_rungs) - rung.step)
             by_trial.append(current + num_later * (rung.previous_seconds or self.rung_seconds))
         num_new = num_to_begin * self.expected_rungs(0, self.max_rungs)
-        # How many rungs the new and interrupted trials are expected to run.
+        # Number of rungs that the new and interrupted trials are expected to run.
         num_queued = num_new + sum(
             self.expected_rungs(*trial) - trial[0] for trial in self.interrupted
         )
@@ -114,7 +114,7 @@ class SweepStatus:
     # estimated seconds until the budget is spent; infinite without limits
     limit_seconds_left: float
     workload: Workload
-    cost: Cost  # of all trials, without unfinished rungs
+    cost: Cost  # of all trials, excluding unfinished rungs
     running: Sequence[RunningRung] = ()
     is_paused: bool = False  # by a user request
     max_workers: int | None = None  # maximum number of concurrent trials, if requested
@@ -144,7 +144,7 @@ class SweepStatus:
 
     @property
     def counts_text(self) -> str:
-        """Return the trial counts: begun, by status, and the maximum at a time."""
+        """Return the number of trials that have started, the number per status, and the maximum at a time."""
         counts = ["paused"] if self.is_paused else []
         counts.append(f"{self.num_begun} of {self.num_trials} trials started")
         if self.num_replicates:
@@ -172,12 +172,12 @@ class SweepStatus:
 
     @property
     def cost_text(self) -> str:
-        """Return the cost of all trials, without unfinished rungs."""
+        """Return the cost of all trials, excluding unfinished rungs."""
         return describe_cost(self.cost)
 
     @property
     def time_text(self) -> str:
-        """Return the estimated time left, or the time so far if it is unknown.
+        """Return the estimated time left or, if that is unknown, the time so far.
 
         Paused trials may resume once all trials have begun, so the estimate is then a minimum.
         """
@@ -211,7 +211,7 @@ class SweepStatus:
         return 0.0 if left == math.inf or not self.seconds else self.seconds / (self.seconds + left)
 
     def after(self, seconds: float) -> "SweepStatus":
-        """Return the status as it is expected to be after ``seconds`` without news; a paused sweep stays as it is."""
+        """Return the expected status after ``seconds`` without new reports; a paused sweep stays as it is."""
         if self.is_paused:
             return self
         return replace(
@@ -227,7 +227,7 @@ class SweepStatus:
 
     @property
     def _num_to_begin(self) -> int:
-        """Return how many trials, including replicates, have not started yet."""
+        """Return the number of trials, including replicates, that have not started yet."""
         return max(0, self.num_trials + self.max_replicates - self.num_begun - self.num_replicates)
 
 

@@ -1,4 +1,4 @@
-"""The status of a running sweep on a terminal: the whole search, then a row for each running trial."""
+"""Terminal view of a running sweep's status: the entire search, then a row for each running trial."""
 
 import time
 from collections import Counter
@@ -55,7 +55,7 @@ class StatusView:
 
 
 def _table(rungs: Iterable[RunningRung], bar_width: int) -> Table:
-    """Return a row for each rung: the trial, the rung, its examples, the activity and the time left."""
+    """Return a table with a row for each rung: the trial, the rung, its examples, the activity and the time left."""
     has_bars = bar_width >= MIN_BAR_WIDTH
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for column in COLUMNS:

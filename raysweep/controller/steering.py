@@ -17,11 +17,11 @@ class Steering:
 
     @property
     def is_paused(self) -> bool:
-        """Return whether the sweep is paused. In a pause, running trials finish their rung and no trial starts."""
+        """Return whether the sweep is paused. While it is, running trials finish their rung, and no trial starts."""
         return self.paused_at is not None
 
     def was_paused_before(self, began: float | None) -> bool:
-        """Return whether the sweep was paused before a rung ``began``; None means that the rung has not begun."""
+        """Return whether the sweep was paused before a rung began; ``began`` is None if the rung has not begun."""
         return self.paused_at is not None and began is not None and began > self.paused_at
 
     def take(self, event: SweepSteered) -> None:

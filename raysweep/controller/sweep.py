@@ -1,4 +1,4 @@
-"""A running sweep, which assigns trials and records rungs. Every event is in the ledger before it takes effect.
+"""A running sweep, which assigns trials and records rungs. Every event is written to the ledger before it takes effect.
 
 :class:`raysweep.search.scheduler.Scheduler` decides which trials run and which are paused. This module manages the
 ledger, the weights on disk, the costs and the display. To resume a sweep, :meth:`Sweep.replay` replays its ledger.
@@ -70,7 +70,7 @@ SLOWEST_RUNGS = 10  # a rung's time limit, as a multiple of the slowest rung's t
 MIN_RUNG_LIMIT_SECONDS = 1800.0
 PAUSED = Verdict(TrialStatus.INTERRUPTED, "the sweep is paused")
 STOPPED = Verdict(TrialStatus.STOPPED, "requested with raysweep control")
-# interval between events that record node time; after a kill, the bill lacks at most this much
+# interval between events that record node time; a kill loses at most this much of it
 NODES_COUNTED_SECONDS = 300.0
 
 
@@ -107,7 +107,7 @@ class Sweep:
     num_workers: int | None = None  # maximum number of concurrent trials in this session, if known
     steering: Steering = field(default_factory=Steering)
     is_over: bool = False  # True once the search has ended and the front is being scored
-    num_to_score: int = 0  # rungs that no worker is scoring yet, once the search has ended
+    num_to_score: int = 0  # number of rungs that wait to be scored, once the search has ended
 
     def __post_init__(self) -> None:
         config = self.config
@@ -139,7 +139,7 @@ class Sweep:
 
     @property
     def seconds(self) -> float:
-        """Return the sweep's running time over all sessions, excluding the time when it was paused and idle."""
+        """Return the sweep's running time over all sessions, excluding time spent paused and idle."""
         times = (self._frozen_at, self._stopped_at)
         now = next((at for at in times if at is not None), time.monotonic())
         return now - self._started_at
@@ -187,7 +187,7 @@ class Sweep:
         return self._weights.select_stored(self.front)
 
     def resumable_trials(self) -> list[int]:
-        """Return the paused and interrupted trials, which have checkpoints."""
+        """Return the paused and interrupted trials."""
         return sorted([*self.progress.paused, *self._interrupted])
 
     # Life cycle of a trial: assignment to a worker, rungs, release of the worker.
@@ -217,7 +217,7 @@ class Sweep:
 
     @property
     def is_done(self) -> bool:
-        """Return whether no more trials are left to assign, regardless of limits."""
+        """Return whether no trials are left to assign, regardless of limits."""
         return not self._interrupted and self.scheduler.is_done
 
     @property
@@ -231,7 +231,7 @@ class Sweep:
         return self._failures.pause.until > self.seconds
 
     def place(self, number: int) -> None:
-        """Record that a trial has its worker, and start charging the trial."""
+        """Record that a trial has been placed on a worker, and start charging the trial."""
         assignment = self.assignments[number]
         if assignment.paid_until is None:
             assignment.paid_until = assignment.rung_began = assignment.reported_at = self.seconds
@@ -264,8 +264,8 @@ class Sweep:
         """Record a rung, and return whether the trial must leave its worker.
 
         ``rung`` is a ``rung`` event as JSON, without the fields that the sweep adds: the trial, ``may_begin``, the cost
-        and the time. A trial that resumes from a checkpoint may report its last rung a second time; the rung is
-        still counted once.
+        and the time. A trial that resumes from a checkpoint may report its last rung a second time, but the
+        rung counts only once.
         """
         assignment = self.assignments[number]
         self._note_report(assignment, None)
@@ -319,7 +319,7 @@ class Sweep:
     def overdue_reason(self, number: int) -> str | None:
         """Return the reason to kill a trial's process if its rung is taking too long, otherwise None."""
         began = self.assignments[number].rung_began
-        limit_seconds = math.inf  # unless it is set, or a rung has ended in this session
+        limit_seconds = math.inf  # unless a limit is set or a rung has ended in this session
         if minutes := self.config.resources.rung_minutes:
             limit_seconds = 60 * minutes
         elif self._slowest_rung_seconds:
@@ -415,8 +415,8 @@ class Sweep:
     ) -> None:
         """Record that a trial has left its worker, either because of a ``failure`` or with its verdict.
 
-        ``traceback`` belongs to the exception, if one was raised. If the trial ``diverged``, this is a regular result
-        and does not count toward the share of failed trials.
+        ``traceback`` belongs to the exception, if one was raised. A trial that ``diverged`` does not count toward the
+        share of failed trials, because divergence is a regular result.
         """
         self._pay(number)
         verdict = self.assignments.pop(number).verdict
@@ -434,9 +434,9 @@ class Sweep:
         self.show()
 
     def fail(self, number: int, error: RaisedError) -> None:
-        """Queue a trial that raised an error to run once more on another node, or end it if it raised one before.
+        """Requeue a trial that raised an error, so that it runs on another node, or end it if it has raised one before.
 
-        A node on which too many errors in a row were raised is excluded.
+        A node with too many errors in a row is excluded.
         """
         self.note_error(number, error)
         if self.assignments[number].verdict is None and self.nodes.may_retry(number, error.node):
@@ -459,7 +459,7 @@ class Sweep:
         )
 
     def lose(self, number: int, loss: Loss) -> None:
-        """Queue a trial that lost its worker to be resumed from its checkpoint, or end it after too many losses.
+        """Requeue a trial that lost its worker, so that it resumes from its checkpoint, or end it after too many losses.
 
         If storage failed, the sweep is paused.
 
@@ -487,7 +487,7 @@ class Sweep:
             self.pause(loss)
 
     def _requeue(self, number: int, reason: str, sequel: str) -> None:
-        """Take a trial off its worker, and queue it to continue from its checkpoint."""
+        """Remove a trial from its worker, and queue it to continue from its checkpoint."""
         self._pay(number)
         del self.assignments[number]
         self._interrupt(number, reason)
@@ -551,7 +551,7 @@ class Sweep:
         status, reason = verdict
         original = self.scheduler.trials[number].replicate_of
         if status != TrialStatus.FAILED and original is not None:
-            # Logged first: a kill in between may repeat this event but never loses it.
+            # Logged first, so that a kill in between may repeat this event but never loses it.
             means = self.scheduler.replicates.means(original, ending=number)
             points = mean_points(original, means, self.scheduler.objective.goals)
             num_runs = max((point.runs for point in points), default=1)
@@ -716,7 +716,7 @@ class Sweep:
         trials = self.scheduler.trials
         objective = self.scheduler.objective
         paused.sort(key=lambda number: objective.area(trials[number].front))
-        reached = f"storage.max_gib, {self.config.storage.max_gib:g}, is reached"
+        reached = f"storage.max_gib={self.config.storage.max_gib:g} is reached"
         verdict = Verdict(TrialStatus.STOPPED, f"{reached}, and it was the worst paused trial")
         while paused and self._weights.is_full(self.front, self._other_bytes(paused)):
             worst = paused.pop(0)
@@ -739,7 +739,7 @@ class Sweep:
         self.ledger.append(replace(event, at=self.seconds))
 
     def show(self) -> None:
-        """Update the status."""
+        """Update the displayed status."""
         status = self.status()
         self.display.status(status.text, status.fraction, StatusView(status))
 
@@ -808,7 +808,10 @@ def describe_origin(name: str) -> str:
 def mean_points(
     original: int, means: Mapping[int, Mapping[Any, MeanScores]], goals: Goals
 ) -> tuple[Mean, ...]:
-    """Return a trial's means over at least two runs. ``means`` is keyed by examples seen, then (step, kind, value)."""
+    """Return the means of a trial's points that at least two runs reached.
+
+    ``means`` is keyed by examples seen, then (step, kind, value).
+    """
     rows = []
     for points in means.values():
         for (step, kind, value), scores in points.items():

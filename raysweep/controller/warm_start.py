@@ -30,7 +30,7 @@ NUM_FIRST = 5  # number of configurations to try before the sampler's first prop
 
 @dataclass(frozen=True)
 class Observation:
-    """An older trial, with scores rescaled for the new sweep's sampler."""
+    """A trial of an older run, with scores rescaled for the new sweep's sampler."""
 
     values: Mapping[str, Any]
     # non-dominated points up to each rung, in order of examples seen
@@ -100,13 +100,13 @@ def _reference_scores(run: Results, goals: Goals) -> Pair:
         if point.kind == "reference" and point.split == "dev" and point.has(goals):
             return point.pair(goals)
     raise InputError(
-        f"{run.folder}: a warm start requires scores of the reference encoder on dev: {' and '.join(goals)}, which are "
-        "missing"
+        f"{run.folder}: a warm start requires the reference encoder's scores on dev, but these are missing: "
+        f"{' and '.join(goals)}"
     )
 
 
 def _contains(space: Space, trial: Trial) -> bool:
-    """Return whether the space contains the configuration; parameters outside the space must be defaults."""
+    """Return whether the space contains the configuration; parameters outside the space must have their defaults."""
     try:
         old = trial_config(dict(trial.config))
         suggester = space.suggest_fixed(old.flat)
@@ -143,7 +143,7 @@ def _rescale(pair: Pair, old_reference: Pair, new_reference: Pair) -> Pair:
 
 
 def _choose_first(observations: Sequence[Observation], reference_point: Pair) -> list[int]:
-    """Greedily choose observations of different configurations by how much hypervolume they add to a joint front."""
+    """Greedily choose observations with different configurations by the hypervolume that they add to a joint front."""
     chosen: list[int] = []
     front: list[Pair] = []
     while len(chosen) < NUM_FIRST:
@@ -166,7 +166,7 @@ def _choose_first(observations: Sequence[Observation], reference_point: Pair) ->
 def apply(proposer: Proposer, warm_start: WarmStart) -> None:
     """Report the observations to the sampler, and queue the best ones to be tried first.
 
-    Observations have negative numbers, which the sweep's own trials never have.
+    Observations have negative trial numbers, to distinguish them from the sweep's own trials.
     """
     for index, observation in enumerate(warm_start.observations):
         number = -1 - index
@@ -185,7 +185,7 @@ def write(run: Folder, warm_start: WarmStart) -> None:
 
 
 def read(run: Folder) -> WarmStart | None:
-    """Return the warm start that a run began with, or None. Raise ``InputError`` if its file was modified."""
+    """Return the warm start that a run began with, or None if it had none. Raise ``InputError`` if its file was modified."""
     path = run.fetch(FILE)
     if not path.is_file():
         return None

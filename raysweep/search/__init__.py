@@ -1,4 +1,4 @@
-"""Search decisions: sampler proposals, early stopping and replicates. They need no clock, files or Ray.
+"""Search decisions: sampler proposals, early stopping and replicates. Independent of the clock, files and Ray.
 
 A sweep feeds events to the scheduler and carries out its decisions; a replay does the same with a simulated clock.
 """

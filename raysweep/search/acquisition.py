@@ -1,4 +1,4 @@
-"""Acquisition functions on Gaussian processes, which aim to improve either a single value or a whole front."""
+"""Acquisition functions based on Gaussian processes, for improving either a single value or an entire front."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -14,11 +14,11 @@ from raysweep.search.conditional_space import Code
 from raysweep.search.gaussian_process import KernelFitter, Queries, TrainingSet, predict
 from raysweep.search.history import History, Row, fill_failed, row_values
 
-# maximum distance below the median, as a multiple of the best value's distance above it
+# maximum distance of a value below the median, as a multiple of the best value's distance above it
 MAX_DISTANCE_BELOW = 3.0
 TINY = 1e-12  # avoids division by 0
 UCB_DEVIATIONS = 0.5  # posterior standard deviations added to the mean: the upper confidence bound
-# weights of P; those of S are 1 minus these. Each pair is a direction that selects one point on a front
+# Weights of P; the weight of S is 1 minus that of P. Each pair is a direction that selects one point of a front.
 SUPPORTING_WEIGHTS = (
     0.1,
     0.3,
@@ -28,13 +28,13 @@ SUPPORTING_WEIGHTS = (
 )
 
 
-MAX_STEPS = 48  # maximum steps of the joint front in gain computations; longer fronts have neighboring steps merged
-# with more rows, kernels are fitted less often, since fits take longer and change less
+MAX_STEPS = 48  # maximum number of steps of the joint front in gain computations; neighbors are merged beyond that
+# number of rows above which kernels are fitted less often, because fits take longer and change less
 NUM_ROWS_AT_EASE = 32
 
 
 class Acquisition(Protocol):
-    """Scores the candidates for the next trial, based on the results of the trials in one space.
+    """An acquisition function, which scores candidates for the next trial based on the results of earlier trials.
 
     The model is used once ``num_startup_trials`` trials have a value; until then, all choices are tried equally often.
     """
@@ -45,10 +45,10 @@ class Acquisition(Protocol):
     def scores(
         self, history: History, candidates: Float64Array, random: np.random.Generator
     ) -> Float64Array:
-        """Return scores (candidates,) of the candidates (candidates, axes); the highest is tried next."""
+        """Return the scores (candidates,) of candidates (candidates, axes); the highest-scoring one is tried next."""
 
     def to_refine(self, history: History, count: int, random: np.random.Generator) -> list[int]:
-        """Return the numbers of at most ``count`` trials to search near."""
+        """Return the numbers of at most ``count`` trials near which to search."""
 
 
 class UpperConfidenceBound:
@@ -68,7 +68,7 @@ class UpperConfidenceBound:
         largest = np.abs(values).max() or 1.0
         # the division avoids overflow
         clipped = _clip_outliers(values / largest)
-        # Square roots, because most values are poor and few are good, and because area grows with the side's square.
+        # Square roots are used because most values are poor, and because an area grows with the square of its sides.
         roots = np.sqrt(clipped - clipped.min())
         unit = roots.std() + TINY
         standardized: Float64Array = (roots - roots.mean()) / unit
@@ -121,7 +121,7 @@ class FrontImprovement:
         gains = expected_gains(front, mean, deviation)
         if gains.any():
             return gains
-        # How far the points are above the reference point, in standard deviations.
+        # Distances of the points above the reference point, in standard deviations.
         above = mean - np.array(self._reference_point)
         margins = above / deviation
         smaller_margins = margins.min(axis=2)  # the smaller of the margins in P and S
@@ -189,13 +189,14 @@ def representative_points(rows: Sequence[Row]) -> Float64Array:
 
 
 def expected_gains(front: Steps, mean: Float64Array, deviation: Float64Array) -> Float64Array:
-    """Return the area (trials,) that trials' points (trials, points, 2) are expected to add to a front.
+    """Return the area (trials,) that each trial's points (trials, points, 2) are expected to add to a front.
 
     A trial's P and S are independent normal variables that shift all its points alike. With x and y measured from the
     reference point and a trial's points sorted by x, each point covers the strip between the previous point's x and its
     own, up to its y. The area that a strip adds is a sum over the front's steps: the width that the strip shares with
-    the step, times the strip's height above the step. Both factors are differences of expected excesses. For a single
-    point, this is the closed form of the expected hypervolume improvement by Emmerich, Deutz and Klinkenberg (2011).
+    the step, times the strip's height above the step. The expected width is a difference of expected excesses, and the
+    expected height is an expected excess. For a single point, this is the closed form of the expected hypervolume
+    improvement by Emmerich, Deutz and Klinkenberg (2011).
     """
     order = np.argsort(mean[:, :, :1], axis=1)
     sorted_mean = np.take_along_axis(mean, order, axis=1)
@@ -219,10 +220,10 @@ def expected_gains(front: Steps, mean: Float64Array, deviation: Float64Array) ->
 
 
 def merge_steps(front: Steps, max_steps: int) -> tuple[Float64Array, Float64Array]:
-    """Return the ends and heights (n,) of the front's steps, with neighbors merged if there are over ``max_steps``.
+    """Return the ends and heights (n,) of the front's steps, merging neighbors if there are more than ``max_steps``.
 
-    Steps are merged into stretches of equal length along the front, in units of the front's ends. A merged step has the
-    mean height of its stretch, so the area does not change.
+    Steps are merged into stretches of equal length along the front, with x and y divided by their maxima. A merged step
+    has the mean height of its stretch, so the area does not change.
     """
     x, y = front.x, front.y
     if len(x) <= max_steps:
@@ -265,7 +266,8 @@ def as_array(codes: Collection[Code], num_axes: int) -> Float64Array:
 def _clip_outliers(values: Float64Array) -> Float64Array:
     """Return the values with low outliers clipped, so that a diverged loss does not make all other values look alike.
 
-    In each column, no value ends up more than MAX_DISTANCE_BELOW times as far below the median as the best is above it.
+    In each column, the distance of any value below the median is at most MAX_DISTANCE_BELOW times the distance of the
+    best value above it.
     """
     median = np.median(values, axis=0)
     best = values.max(axis=0)

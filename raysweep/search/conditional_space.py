@@ -32,7 +32,7 @@ Code = tuple[float, ...]  # a configuration as numbers, one per axis
 
 @dataclass(frozen=True)
 class OneOf:
-    """The condition that the parent has one of these choices."""
+    """The condition that the parent's value is one of these choices."""
 
     parent: str
     choices: tuple[Any, ...]
@@ -43,7 +43,7 @@ class OneOf:
 
 @dataclass(frozen=True)
 class Above:
-    """The condition that the parent is a number above or below a limit."""
+    """The condition that the parent's value is above or below a limit."""
 
     parent: str
     limit: float
@@ -63,7 +63,7 @@ class Parameter:
     name: str
     distribution: BaseDistribution
     condition: Condition | None = None
-    # the choices in order, if they have an order but are not numbers
+    # the choices in order, if they are ordered but not numeric
     ordered: tuple[Any, ...] | None = None
 
     @cached_property
@@ -78,7 +78,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class ConditionalSpace:
-    """Parameters, each listed after its parent; the conditions of those in ``unexplained`` are unknown."""
+    """Parameters, each listed after its parent; ``unexplained`` names those omitted because of unknown conditions."""
 
     parameters: tuple[Parameter, ...]
     unexplained: frozenset[str] = frozenset()
@@ -106,7 +106,7 @@ class ConditionalSpace:
         return [(parameter.name, parameter.axis) for parameter in self.free]
 
     def code(self, params: Params) -> Code:
-        """Return a configuration as numbers."""
+        """Return a configuration's code."""
         return tuple(
             [
                 axis.code(params[name]) if name in params else axis.absent
@@ -170,7 +170,7 @@ class ConditionalSpace:
 
 
 def make_conditional_space(space: Space) -> ConditionalSpace:
-    """Return a sweep's space as samplers see it: without fixed parameters and with the samplers' names."""
+    """Return a sweep's space for samplers: without fixed parameters and with the samplers' parameter names."""
     return ConditionalSpace(tuple(_parameters(space.parameters, "", None)))
 
 

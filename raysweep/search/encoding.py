@@ -1,4 +1,4 @@
-"""Parameter values encoded as numbers for models, and random values."""
+"""Encoding of parameter values as numbers for models, and sampling of random values."""
 
 import math
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ class Numbers:
     def __init__(self, distribution: FloatDistribution | IntDistribution) -> None:
         self._low, self._high = distribution.low, distribution.high
         self._is_integer = isinstance(distribution, IntDistribution)
-        # Each discrete value represents the interval within half a step of it, so the ends are as likely as others.
+        # Each discrete value represents the interval within half a step of it, so the ends are as likely as other values.
         log_step = 1 if self._is_integer else None
         self._step = log_step if distribution.log else distribution.step
         self._scale = Scale(self._low, self._high, distribution.log)
@@ -73,11 +73,11 @@ class Numbers:
         return self._clip(value)
 
     def draw(self, random: np.random.Generator) -> float:
-        """Return a random value, distributed uniformly on the parameter's scale."""
+        """Return a random value, uniformly distributed on the parameter's scale."""
         return self._nearest(self._drawn.value(random.random()))
 
     def draw_near(self, value: Any, size: float, random: np.random.Generator) -> float:
-        """Return a value that is one normally distributed step away, reflected at the ends of the range.
+        """Return a value one normally distributed step away, reflected at the ends of the range.
 
         ``size`` is the step's standard deviation on the scale from 0 to 1.
         """
@@ -87,7 +87,7 @@ class Numbers:
         return self._nearest(self._drawn.value(reflected))
 
     def _nearest(self, value: float) -> float:
-        """Return the nearest value within the range."""
+        """Return the nearest possible value."""
         if self._step:
             num_steps = round((value - self._low) / self._step)
             value = self._low + self._step * num_steps
@@ -125,7 +125,7 @@ class Choice:
         return self._choices[int(random.integers(len(self._choices)))]
 
     def clip(self, value: Any) -> Any:
-        """Return the value, since a space keeps all its choices."""
+        """Return the value unchanged, because a space never loses choices."""
         return value
 
     def draw_near(self, value: Any, size: float, random: np.random.Generator) -> Any:

@@ -55,14 +55,14 @@ ADDITIVE_SHAPE = 0.5
 NUM_DRAWN = 24  # kernel parameters sampled from the prior for the first fit
 # kernel parameters sampled for each later fit, in addition to those from the last fit
 NUM_FRESH = 1
-NUM_BEST = 2  # most probable kernel parameters that a fit passes on to the next
-# relative to the highest weight; predictions leave out kernel parameters with less
+NUM_BEST = 2  # number of most probable sets of kernel parameters that a fit passes on to the next
+# predictions leave out kernel parameters whose weight, relative to the highest, is lower
 MIN_WEIGHT = 0.05
-# Gradient steps from the most probable parameters, and the size of the steps on the log scale.
+# number of gradient steps from the most probable kernel parameters
 NUM_STEPS = 16
-# with more rows, there are fewer steps: each takes longer and starts nearer the optimum
+# number of rows above which there are fewer steps, because each takes longer and starts closer to the optimum
 NUM_ROWS_AT_LENGTH = 32
-FIRST_STEP, SMALLEST_STEP, LARGEST_STEP = 0.2, 1e-3, 1.0
+FIRST_STEP, SMALLEST_STEP, LARGEST_STEP = 0.2, 1e-3, 1.0  # on the log scale
 
 
 LARGEST_BLOCK = 24  # size up to which triangular matrices are inverted directly
@@ -74,7 +74,7 @@ class KernelParams:
     """The parameters of the kernel and the noise, given by their logarithms.
 
     ``logs`` (2 * axes + 3,) contains the logarithms of the squared length scales (axes,), the additive variances
-    (axes,) before they are scaled to their sum, the standard deviation of the noise, the slope, and the drift.
+    (axes,) before scaling to their sum, the standard deviation of the noise, the slope, and the drift.
     """
 
     def __init__(self, logs: Float64Array) -> None:
@@ -141,7 +141,7 @@ def kernel(
 ) -> Float64Array:
     """Return k(x, x') from the axes' kernels m, which all have the given shape and are overwritten.
 
-    Axes are processed one by one, because a single array fits in the processor's cache and new memory is expensive.
+    Axes are processed one by one, because a single array fits in the CPU cache and allocating memory is slow.
     """
     product, total = np.ones(shape), np.zeros(shape)
     for single, variance in zip(singles, params.additive_variances, strict=True):
@@ -218,7 +218,7 @@ class TrainingSet:
     categorical: NDArray[np.bool_]  # (axes,), whether the axis has unordered choices
     trial_index: NDArray[np.int64]  # (rows,), the trial of each row
     doublings: Float64Array  # (rows,), r for each row
-    max_doublings: float  # r for the largest budget seen by any trial; predictions refer to it
+    max_doublings: float  # r at the largest budget of any trial, for which predictions are made
 
     @cached_property
     def distances(self) -> Float64Array:
@@ -241,7 +241,7 @@ class TrainingSet:
 
     @cached_property
     def noise_pattern(self) -> Float64Array:
-        """The noise that two rows share, (rows, rows), in halves of its variance: 2 for one row, 1 within a trial."""
+        """The noise covariance of the rows, (rows, rows), in units of half the variance: 2 for equal rows, 1 in a trial."""
         same_trial = np.equal.outer(self.trial_index, self.trial_index)
         return same_trial + np.eye(len(self.trial_index))
 
@@ -253,7 +253,7 @@ class TrainingSet:
 
 
 def inverse_of_lower(matrix: Float64Array) -> Float64Array:
-    """Invert a lower triangular matrix by blocks, which takes half the time of a general inverse."""
+    """Invert a lower triangular matrix blockwise, which takes half as long as general inversion."""
     size = len(matrix)
     if size <= LARGEST_BLOCK:
         return np.asarray(np.linalg.inv(matrix), dtype=np.float64)
@@ -270,7 +270,7 @@ def inverse_of_lower(matrix: Float64Array) -> Float64Array:
 
 
 class Queries:
-    """Configurations to predict, with their kernels to a training set.
+    """Configurations whose values are predicted, and their kernels with a training set.
 
     ``pending`` (pending trials, axes) contains the codes of running trials without values, and ``candidates``
     (candidates, axes) the codes of possible proposals. Both are predicted as if each pending trial had reached its
@@ -298,7 +298,7 @@ class Queries:
 
 
 class Posterior:
-    """The process under one set of kernel parameters, conditioned on the values of a training set's rows.
+    """The process with one set of kernel parameters, conditioned on the values of a training set's rows.
 
     ``values`` (rows, outputs) is y, standardized.
     """
@@ -327,7 +327,7 @@ class Posterior:
         covariance = self._observed_covariance()
         cholesky = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
         inverse_root = inverse_of_lower(cholesky)
-        # faster than solving for one column per query
+        # faster than solving a linear system per query
         self._inverse = inverse_root.T @ inverse_root
         self._alpha = np.asarray(self._inverse @ values, dtype=np.float64)
         # Log density of the kernel parameters given the values.
@@ -375,7 +375,10 @@ class Posterior:
         )
 
     def _gradient_by_axes(self, outer: Float64Array) -> Float64Array:
-        """Return the likelihood's gradient for the squared length scales and additive variances, (2 * axes,)."""
+        """Return the likelihood's gradient for all axes, (2 * axes,).
+
+        It is taken with respect to the logs of the squared length scales and of the additive variances.
+        """
         of_pairs = self._training.summed_over_pairs(outer * self._growth_covariance)
         variances = self.params.additive_variances
         scaled = self._training.distances * self.params.rates[:, None]
@@ -397,7 +400,7 @@ class Posterior:
         return np.concatenate([by_lengths, by_shares])
 
     def _gradient_by_others(self, outer: Float64Array) -> Float64Array:
-        """Return the likelihood's gradient for the noise deviation, the slope and the drift, (3,)."""
+        """Return the likelihood's gradient with respect to the logs of the noise deviation, slope and drift, (3,)."""
         weighted = outer * self._kernel_of_rows
         by_noise = self.params.noise_variance * (outer * self._training.noise_pattern).sum()
         of_shared = weighted @ (1 + self._growth)
@@ -464,9 +467,9 @@ def predict(posteriors: Sequence[Posterior], queries: Queries) -> tuple[Float64A
 
 
 class KernelFitter:
-    """Searches for the most probable kernel parameters of successive training sets, each time from the last result.
+    """A search for the most probable kernel parameters of successive training sets, each starting from the last result.
 
-    It does not sample the posterior: sampling would take thousands of steps per proposal, and the first states of a
+    The posterior is not sampled: sampling would take thousands of steps per proposal, and the first states of a
     short chain predict poorly. A prediction is the mean over the kernel parameters that were found, weighted by
     posterior density, which is Bayesian model averaging in Occam's window (Madigan and Raftery, 1994).
     """
@@ -483,7 +486,7 @@ class KernelFitter:
         *,
         is_due: bool,
     ) -> list[Posterior]:
-        """Return the posteriors of a new fit if it ``is_due``, or else the one under the last fit's best parameters."""
+        """Return the posteriors of a new fit if it ``is_due``, or else a single one with the last fit's best parameters."""
         if is_due or not self._last_params:
             return self.fit(training, values, random)
         return [Posterior(self._last_params[0], training, values)]
@@ -491,7 +494,7 @@ class KernelFitter:
     def fit(
         self, training: TrainingSet, values: Float64Array, random: np.random.Generator
     ) -> list[Posterior]:
-        """Return the posteriors under the most probable kernel parameters found, which the next fit starts from.
+        """Return the posteriors with the most probable kernel parameters found, from which the next fit starts.
 
         ``values`` (rows, outputs) is standardized.
         """
@@ -524,7 +527,7 @@ def _ascend(start: Posterior, training: TrainingSet) -> Posterior:
         agreement = np.sign(gradient * last_gradient)  # -1 if the sign has changed, 1 if not
         factor = np.choose(agreement.astype(int) + 1, (0.5, 1.0, 1.2))
         size = np.clip(size * factor, SMALLEST_STEP, LARGEST_STEP)
-        # parameters whose sign has changed do not move
+        # parameters whose gradient has changed sign do not move
         last_gradient = np.where(agreement < 0, 0.0, gradient)
         step = size * np.sign(last_gradient)
         moved = current.params.moved(step)

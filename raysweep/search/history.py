@@ -23,9 +23,9 @@ from raysweep.search.gaussian_process import TrainingSet
 NUM_VALUES = 96
 BEST_SHARE = 1 / 2
 LATEST_SHARE = 1 / 4
-# a trial's user attribute that maps each step to the points [P, S] so far
+# user attribute of a trial that maps each step to the trial's points [P, S] up to then
 FRONTS = "raysweep:fronts"
-# quantile of the trials' first values; trials that failed before reporting a value get it
+# trials that failed before reporting a value are assigned this quantile of the trials' first values
 FAILED_QUANTILE = 0.1
 
 
@@ -34,8 +34,8 @@ class TrialResults:
     """A trial and its value at each reported step; higher is better.
 
     ``by_step`` is empty if the trial failed or was pruned before it reported anything. The ``final`` value, if there is
-    one, replaces the value at the last step. If the trial reports points, ``fronts`` contains its points (n, 2) so far
-    at each step.
+    one, replaces the value at the last step. If the trial reports points, ``fronts`` maps each step to the points (n, 2)
+    up to then.
     """
 
     params: Params
@@ -46,7 +46,7 @@ class TrialResults:
 
     @cached_property
     def latest(self) -> float:
-        """The final value, or else the latest one; minus infinity if the trial failed."""
+        """The final value, or else the latest reported one; minus infinity if the trial failed."""
         if self.final is not None:
             return self.final
         return self.by_step[max(self.by_step)] if self.by_step else -math.inf
@@ -57,11 +57,11 @@ class TrialResults:
 
     @cached_property
     def ends(self) -> tuple[int, ...]:
-        """The first and last step: one entry if they are equal, empty without steps."""
+        """The first and last step; a single entry if they are the same, and empty if there are no steps."""
         return tuple(sorted({min(self.by_step), max(self.by_step)})) if self.by_step else ()
 
     def first_and_latest(self, last_of_all: int) -> dict[int, float]:
-        """Return the values at the first and latest step; without steps, any final value counts at ``last_of_all``."""
+        """Return the values at the first and latest step; without steps, a final value is assigned to ``last_of_all``."""
         if not self.by_step:
             return {} if self.final is None else {last_of_all: self.final}
         values = {step: self.by_step[step] for step in self.ends}
@@ -71,7 +71,7 @@ class TrialResults:
 
 @dataclass(frozen=True)
 class Row:
-    """One step of a trial as training data; it has no value if the trial failed before reporting any."""
+    """One step of a trial as training data; ``value`` is None if the trial failed before reporting a value."""
 
     trial: int  # index among the trials used for training
     step: int
@@ -82,9 +82,9 @@ class Row:
 class JointFront:
     """The non-dominated points (P, S) of all trials.
 
-    The front is computed lazily. Points that leave it may uncover others, so all trials' points are kept. An
-    update examines only the points that a leaving point dominated, and sorts only those that the rest of the front does
-    not dominate.
+    The front is computed lazily. A point that leaves it may uncover others, so every trial's points are kept. An update
+    examines only the points that a leaving point dominated, and sorts only those that the rest of the front does not
+    dominate.
     """
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ class JointFront:
 
     def put(self, trial: int, points: Float64Array) -> None:
         """Replace a trial's points (n, 2)."""
-        # re-inserted last: if two trials have equal points, the earlier entry counts
+        # moves the trial to the end: of two trials with equal points, the earlier entry is on the front
         self._changed.pop(trial, None)
         self._changed[trial] = points[front_indices(points)]
 
@@ -152,7 +152,7 @@ class JointFront:
         return self._join(staying, candidates)
 
     def _join(self, front: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the joint front of a front, which is in order of descending P, and other points."""
+        """Return the joint front of ``front``, which is sorted by descending P, and other points."""
         polarity, similarity = self._points[front].T
         other_polarity, other_similarity = self._points[others].T
         # The number of front points with at least this P, and the highest S among them.
@@ -192,7 +192,7 @@ class History:
         self.tried: set[Code] = set()  # codes of all finished trials
 
     def read(self, trials: Sequence[FrozenTrial], sign: int, current: int) -> None:
-        """Update the state of all trials except the ``current`` one, which is about to be sampled.
+        """Read the current state of all trials except ``current``, whose parameters are about to be sampled.
 
         ``sign`` is -1 if the study minimizes.
         """
@@ -261,8 +261,8 @@ class History:
                 return _add_points(results, fronts)
             except (AttributeError, OverflowError, TypeError, ValueError):
                 raise ValueError(
-                    f"trial {trial.number}: {FRONTS!r} is {reprlib.repr(fronts)}; allowed: by step, a list of points of two "
-                    "scores each"
+                    f"trial {trial.number}: {FRONTS!r} is {reprlib.repr(fronts)}; allowed: a mapping from "
+                    "steps to lists of points with two scores each"
                 ) from None
         final = sign * trial.values[0] if trial.state == TrialState.COMPLETE else None
         results = TrialResults(params, code, by_step, final)
@@ -321,7 +321,7 @@ class History:
         return training, rows
 
     def _choose_trials(self, random: np.random.Generator) -> set[int]:
-        """Return the trials to train on, chosen so that they have about NUM_VALUES values at most."""
+        """Return the trials to train on, limited so that they have roughly NUM_VALUES values in total."""
         num_values = sum(len(results.ends) or 1 for results in self.results.values())
         count = NUM_VALUES * len(self.results) // num_values
         num_best = int(count * BEST_SHARE)
@@ -369,7 +369,7 @@ def row_values(rows: Sequence[Row]) -> Float64Array:
 
 
 def fill_failed(rows: Sequence[Row], entries: Float64Array) -> Float64Array:
-    """Return one entry per row, (rows, ...), with a low quantile over the trials' first rows in place of failed rows.
+    """Return one entry per row, (rows, ...); failed rows get a low quantile of the entries of the trials' first rows.
 
     ``entries`` (n, ...) contains the entries of the rows that have a value.
     """

@@ -39,16 +39,16 @@ NUM_RENEWED = 64  # number of candidates replaced before each proposal
 # an optimum but do not reach it.
 NUM_REFINED = 3  # trials that are copied
 NUM_COPIES = 24  # copies per trial
-# bounds of the standard deviation by which numbers in [0, 1] change; sampled for each copy
+# range of the standard deviation of changes to numbers in [0, 1]; one value is sampled per copy
 STEP_SIZES = (
     0.01,
     0.3,
 )
 
 
-# number of completed trials without the expected points that triggers a warning
+# number of completed trials without points after which the sampler warns
 NUM_WITHOUT_POINTS = 4
-STARTUP_DEVIATION = 0.25  # standard deviation around 0.5 of the first proposals' numbers, if they start in the middle
+STARTUP_DEVIATION = 0.25  # standard deviation of numbers in the first proposals around 0.5, if they start in the middle
 
 
 Candidate = tuple[Params, Code]
@@ -59,18 +59,18 @@ class MultiFidelitySampler(BaseSampler):
     """An Optuna sampler for single-objective studies that minimize or maximize.
 
     It learns from the intermediate values (:meth:`optuna.Trial.report`) of complete, pruned and running trials, and
-    from final values if there are no intermediate ones. The unit of a step does not matter, but a trial trained twice
-    as long should be at twice the step. A trial counts as poor if it failed before reporting a value, or if its value
-    is not finite. Running trials count as if they had reached their predicted values, so several processes or threads
-    can share a study.
+    from final values if there are no intermediate ones. Steps may be in any unit that is proportional to the
+    amount of training. A trial counts as poor if it failed before reporting a value, or if its value is not finite.
+    Running trials count as if they had reached their predicted values, so several processes or threads can share a
+    study.
 
     Parameters may be conditional on others. Unless ``space`` is given, the sampler infers the conditions from the
     trials (:func:`raysweep.search.conditional_space.infer_space`). Parameters that are still unknown are sampled at
-    random. The sampler keeps the values of enqueued trials and chooses the remaining ones.
+    random. The sampler keeps the values given for an enqueued trial and chooses the remaining ones.
 
-    With a ``reference_point``, the sampler maximizes the hypervolume above this point that the points of all trials
-    dominate. Trials report their points in the user attribute "raysweep:fronts", which maps each step to the list of
-    points so far. A point is a pair of scores; higher is better.
+    With a ``reference_point``, the sampler maximizes the hypervolume that the points of all trials dominate above it.
+    Trials report their points in the user attribute "raysweep:fronts", which maps each step to the list of points so
+    far. A point is a pair of scores; higher is better.
 
     The same ``seed`` and trials give the same proposals.
 
@@ -87,7 +87,7 @@ class MultiFidelitySampler(BaseSampler):
     ) -> None:
         if not isinstance(space, ConditionalSpace | None):
             raise ValueError(
-                f"space is {space!r}; allowed: a ConditionalSpace, or None to learn it from the trials"
+                f"space is {space!r}; allowed: a ConditionalSpace, or None to infer it from the trials"
             )
         self._space = space
         self._reference_point = None if reference_point is None else _finite_pair(reference_point)
@@ -109,7 +109,7 @@ class MultiFidelitySampler(BaseSampler):
         vars(self).update(state, _lock=threading.RLock())
 
     def reseed_rng(self) -> None:
-        """Reseed the generators with fresh entropy; Optuna calls this in each of several threads."""
+        """Reseed the generators with fresh entropy; Optuna calls this in each thread of a multithreaded optimization."""
         with self._lock:
             self._random = np.random.default_rng()
             self._random_sampler.reseed_rng()
@@ -134,7 +134,7 @@ class MultiFidelitySampler(BaseSampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Return a complete configuration that extends the trial's values, or {} if the space has no new one left."""
+        """Return the values that complete the trial's configuration, or {} if the space has no new one left."""
         if not search_space:
             return {}
         with self._lock:
@@ -155,7 +155,7 @@ class MultiFidelitySampler(BaseSampler):
         return {name: value for name, value in params.items() if name in new_names}
 
     def _warn_of_missing_points(self, trials: Sequence[FrozenTrial], history: History) -> None:
-        """Warn once if trials complete without points, since their attribute may have the wrong name."""
+        """Warn once if trials complete without points, because the user attribute may be misnamed."""
         if self._reference_point is None or self._has_warned or history.num_with_values:
             return
         complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
@@ -164,7 +164,7 @@ class MultiFidelitySampler(BaseSampler):
             self._has_warned = True
             warnings.warn(
                 f"user attribute {FRONTS!r}: none of {num_complete} completed trials has finite points at a reported step; "
-                "the sampler needs them if it has a reference_point",
+                "a sampler with a reference_point requires them",
                 stacklevel=2,
             )
 
@@ -260,7 +260,7 @@ class _Search:
         return self._choose(new or candidates, random)
 
     def _is_new(self, code: Code) -> bool:
-        """Return whether this configuration is new, meaning that no trial has it and it was not proposed before."""
+        """Return whether a configuration is new: no trial has it, and it has not been proposed."""
         return not (
             code in self.history.tried or code in self.history.running or code in self._proposed
         )
@@ -288,7 +288,8 @@ class _Search:
         """Return the index of a candidate with the least-tried choices, so that a few trials cover all choices.
 
         If the acquisition starts in the middle, numbers near the middle of their ranges are more likely, and the first
-        trial is the candidate nearest to the middle. Otherwise the first candidate is returned, which is a random one.
+        trial is the candidate nearest to the middle. Otherwise, the first of these candidates is returned; their order is
+        random.
         """
         num_axes = len(self.space.free)
         tried = as_array(self.history.codes, num_axes)

@@ -44,7 +44,7 @@ PAREGO_WEIGHTS = (
 
 MAX_SHOWN = 256  # number of trials that a sampler learns from: the latest ones, and the best of the older ones
 NUM_BEST_SHOWN = 64
-NUM_TRIED_OUT = 12  # number of made-up trials that check a sampler; most samplers choose their first ten at random
+NUM_TRIED_OUT = 12  # number of synthetic trials to check a sampler with; most samplers choose their first ten at random
 STUDY_STATES = {
     TrialStatus.COMPLETED: TrialState.COMPLETE,
     TrialStatus.PAUSED: TrialState.PRUNED,
@@ -88,7 +88,7 @@ class Scalarization:
 
     @property
     def reference_point_of_front(self) -> Pair | None:
-        """The reference point of the joint front's hypervolume, or None if that is not the objective."""
+        """The reference point of the joint front's hypervolume, or None for other objectives."""
         return self.objective.feasible_reference_point if self.aim == "front" else None
 
     def values(self, front: Front) -> list[float]:
@@ -173,7 +173,7 @@ class ScalarizedStudy:
         self._num_trials = 0
 
     def ask(self, number: int, params: Params) -> tuple[KnownTrial, dict[str, Any]]:
-        """Ask the sampler for a trial with these parameters, and return it with the values of its configuration."""
+        """Request a trial with these parameters from the sampler, and return it and the values of its configuration."""
         if params:
             self.study.enqueue_trial(params)
         trial = self.study.ask()
@@ -295,7 +295,7 @@ class Proposer:
         return self._scalarization.values(front)
 
     def known_trial(self, number: int) -> KnownTrial:
-        """Return a trial as the sampler knows it.
+        """Return a proposed or adopted trial and its results.
 
         Raises:
             KeyError: If the trial was neither proposed nor adopted.
@@ -344,7 +344,7 @@ class Proposer:
         return None
 
     def amend(self, number: int, values: Mapping[str, Any]) -> None:
-        """Run the trial ``number``, which was just proposed, with these values instead."""
+        """Replace the values of the trial ``number``, which was just proposed."""
         params = self.space.suggest_fixed(values).params
         if params != self._known[number].params:
             for view in self.views:
@@ -354,7 +354,7 @@ class Proposer:
     def adopt(self, number: int, values: Mapping[str, Any], widened: Collection[str] = ()) -> None:
         """Add a trial that was proposed elsewhere, so that its configuration is not proposed again.
 
-        Its values for the ``widened`` parameters may be outside the parameters' ranges.
+        For the ``widened`` parameters, values may be outside the ranges.
 
         Raises:
             ValueError: If the values are not in the space.
@@ -428,7 +428,7 @@ def make_sampler(
             make_conditional_space(space), seed=seed, reference_point=reference_point
         )
     if name == "tpe":
-        # Multivariate and grouped: a joint density for each set of parameters that exist together under a choice.
+        # Multivariate and grouped TPE fits a joint density to each set of parameters that exist together.
         return samplers.TPESampler(seed=seed, multivariate=True, group=True, constant_liar=True)
     if name == "gp":
         return samplers.GPSampler(seed=seed, deterministic_objective=False)
@@ -478,7 +478,7 @@ def find_sampler(path: str) -> type[optuna.samplers.BaseSampler]:
 def try_out(name: str, space: Space, aim: Aim) -> None:
     """Raise InputError unless ``name`` is a sampler that can search this space for this aim.
 
-    The check asks the sampler for a few trials and reports made-up scores for them.
+    The check requests a few trials from the sampler and reports synthetic scores for them.
     """
     if name in SAMPLERS:
         return

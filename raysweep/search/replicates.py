@@ -1,7 +1,7 @@
-"""Replicates: configurations near the front are rerun with other seeds and judged by the means over their runs.
+"""Replicates: reruns of configurations near the front with other seeds, so that mean scores can be compared.
 
-A configuration is identified by the number of its original, the trial of the search that introduced it. Its replicates
-have their own numbers. Points with the same name and number of examples seen are averaged over the runs that reached
+A configuration is identified by the number of its original, the search trial that first ran it. Its replicates have
+trial numbers of their own. Points with the same name and number of examples seen are averaged over the runs that reached
 them and did not fail.
 """
 
@@ -19,7 +19,7 @@ from raysweep.metrics.pareto import dominated_by, non_dominated
 from raysweep.metrics.scores import Pair
 
 Front = tuple[Pair, ...]  # non-dominated points
-Area = Callable[[Sequence[Pair]], float]  # value of a front
+Area = Callable[[Sequence[Pair]], float]  # returns the value of a front
 
 
 @dataclass(frozen=True)
@@ -54,21 +54,21 @@ class _MeanPoints:
 
     points: Float64Array  # (points, 2)
     owners: NDArray[np.int64]  # (points,), the original of each point
-    num_runs: NDArray[np.int64]  # (points, 1), how many of the configuration's runs count
+    num_runs: NDArray[np.int64]  # (points, 1), number of the configuration's runs that count
 
     def shifted(self, deviation: Float64Array) -> Float64Array:
         """Return the points (points, 2) raised by their standard errors, given the ``deviation`` (2,) of one run."""
         return self.points + deviation / np.sqrt(self.num_runs)
 
     def gain(self, original: int, shifted: Float64Array, area: Area) -> float:
-        """Return how much the joint front's area grows if a configuration's shifted points are added to the others."""
+        """Return the area that a configuration's shifted points add to the joint front of the other configurations."""
         others = self.points[self.owners != original]
         with_own = np.concatenate([others, shifted[self.owners == original]])
         return _area_of(with_own, area) - _area_of(others, area)
 
 
 class Replicates:
-    """A sweep's replicates, and the means over runs.
+    """A sweep's replicates, and the mean scores of its configurations.
 
     ``trials`` is the maximum number of replicates. ``runs`` is the maximum number of runs per configuration, including
     the original.
@@ -98,7 +98,7 @@ class Replicates:
         return len(runs) - 1
 
     def rung(self, number: int, examples_seen: int, points: Mapping[Any, Pair]) -> None:
-        """Record a run's points, keyed by name, at a rung. A replicate's points count only once it has ended."""
+        """Record a run's points, keyed by name, at a rung. A replicate's points count only after it has ended."""
         self._run(number).points[examples_seen] = dict(points)
 
     def end(self, number: int, failed: bool) -> None:
@@ -121,9 +121,9 @@ class Replicates:
     def next(self, is_at_rest: Callable[[int], bool], area: Area) -> int | None:
         """Return the original to replicate next, or None if there is none.
 
-        The candidates are the configurations on the front of means. If these all have the maximum number of runs, the
-        candidates are those that would be on the front if their means improved by the standard error. Configurations
-        with the fewest runs come first; ties go to those that add the most area.
+        The candidates are the configurations on the front of mean scores. If these all have the maximum number of runs,
+        the candidates are those that would be on the front if their means improved by the standard error.
+        Configurations with the fewest runs come first; ties go to those that add the most area.
 
         Args:
             is_at_rest: Function that returns whether a trial is paused, completed or stopped.
@@ -158,8 +158,8 @@ class Replicates:
     def _distinct_fronts(self) -> dict[int, Front]:
         """Return the fronts of the means for distinct configurations, keyed by original.
 
-        Equal configurations have equal seeds, so one represents them all: the one with the most runs. Ties go to the
-        one with the most examples seen, then to the first.
+        Originals with equal configurations have equal seeds, so one of them represents all: the one with the most runs.
+        Ties go to the one with the most examples seen, then to the first.
         """
         equal: dict[Hashable, list[int]] = defaultdict(list)
         for original in self._runs:
@@ -198,7 +198,7 @@ class Replicates:
     def means(self, original: int, ending: int | None = None) -> dict[int, dict[Any, MeanScores]]:
         """Return a configuration's mean scores, keyed by examples seen (ascending), then by point name.
 
-        The run ``ending`` counts as if it had ended.
+        The run ``ending`` is included as if it had already ended.
         """
         pairs_by_budget: dict[int, dict[Any, list[Pair]]] = defaultdict(lambda: defaultdict(list))
         for run in self._counting_runs(original, ending):
@@ -215,7 +215,7 @@ class Replicates:
         return means
 
     def mean_fronts(self, original: int) -> dict[int, Front]:
-        """Return the fronts of a configuration's means so far, keyed by examples seen (ascending)."""
+        """Return the front of a configuration's mean scores up to each number of examples seen (ascending)."""
         front: Front = ()
         fronts = {}
         for examples_seen, points in self.means(original).items():

@@ -1,7 +1,7 @@
 """The scheduler: proposals, early stopping, replicates and the front, without a clock, files or Ray.
 
-Both the sweep and the simulator behind ``raysweep replay`` feed events to the scheduler. Equal events lead to equal
-decisions, which makes it possible to resume a sweep.
+Both the sweep and the simulator behind ``raysweep replay`` feed events to the scheduler. The same events always
+lead to the same decisions, which makes it possible to resume a sweep.
 """
 
 import math
@@ -48,7 +48,7 @@ class RequestedConfig:
 
 
 def first_name(index: int) -> str:
-    """Return the name for a requested configuration at this position under ``first``."""
+    """Return the name of the requested configuration at this position under ``first``."""
     return f"first[{index}]"
 
 
@@ -61,7 +61,7 @@ class RequestedConfigs:
 
     @classmethod
     def of(cls, first: Iterable[Preset]) -> "RequestedConfigs":
-        """Return a queue of the presets in a sweep's file."""
+        """Return a queue of the presets in a sweep file."""
         requested = [
             RequestedConfig(first_name(index), preset) for index, preset in enumerate(first)
         ]
@@ -75,7 +75,7 @@ class RequestedConfigs:
         self._requested.append(requested)
 
     def has(self, preset: Preset) -> bool:
-        """Return whether the queue contains exactly this configuration, leaving no parameter to the sampler."""
+        """Return whether the queue contains this configuration; False if the preset is incomplete."""
         if not preset.is_complete:
             return False
         queued = [requested.preset for requested in (*self._requested, *self._first)]
@@ -197,7 +197,7 @@ class Scheduler:
         self.requested.add(RequestedConfig(name, preset))
 
     def amend(self, number: int, values: Mapping[str, Any]) -> None:
-        """Give a just-proposed trial other values, if a recording does not contain the proposed ones."""
+        """Replace the values of a just-proposed trial, because a recording does not contain them."""
         self.proposer.amend(number, values)
         self._begin(number, values)
 
@@ -205,7 +205,7 @@ class Scheduler:
         """Start a trial that was proposed elsewhere, possibly for a requested configuration or from wider ranges.
 
         Raises:
-            ValueError: If the values are not in the space, not counting numbers outside its ranges.
+            ValueError: If the values are not in the space. Numbers outside its ranges are accepted.
         """
         number = len(self.trials)
         self.proposer.adopt(number, values, widened=values.keys())
@@ -252,7 +252,7 @@ class Scheduler:
 
         Raises:
             InputError: If a score is not finite. The scheduler's state is then unchanged, and the trial can only
-                be ended as failed.
+                end as failed.
         """
         for polarity, similarity in points:
             if not (math.isfinite(polarity) and math.isfinite(similarity)):
@@ -312,7 +312,7 @@ class Scheduler:
         self.early_stopper.end(number)
 
     def _report_means(self, original: int) -> None:
-        """Replace the sampler's data on a configuration with the fronts of the means over its runs."""
+        """Replace the results reported to the sampler for a configuration with the fronts of the means over its runs."""
         fronts = self.replicates.mean_fronts(original)
         for examples_seen, front in fronts.items():
             self.proposer.report(original, examples_seen, front)

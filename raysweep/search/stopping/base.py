@@ -12,7 +12,7 @@ class Standing:
     """The results of a trial so far."""
 
     front: tuple[Pair, ...]  # non-dominated points, only the feasible ones if there are any
-    objective: float  # best objective of its points
+    objective: float  # objective of its best point
     area: float  # hypervolume of its front; negative if no point is feasible
     points: tuple[Pair, ...] = ()  # all points of the last rung, in the same order at each rung
 
@@ -37,15 +37,15 @@ class EarlyStopper(Protocol):
             trial: Trial number.
             examples_seen: Examples seen at this rung.
             standing: The trial's results so far.
-            ahead: Examples seen at each remaining rung. If empty, the trial only serves as a reference for others.
+            ahead: Examples seen at each remaining rung. If empty, the trial serves only as a reference for others.
             can_start: Whether a new trial could start instead.
         """
 
     def next_to_resume(self, can_start: bool) -> int | None:
-        """Return a paused trial to resume, or None, without changing state; it resumes with :meth:`set_running`."""
+        """Return the paused trial to resume next, or None; the trial stays paused until :meth:`set_running` is called."""
 
     def set_running(self, trial: int, running: bool) -> None:
-        """Set whether a trial runs or is paused; the ledger of a resumed sweep may overrule the policy."""
+        """Mark a trial as running or paused; the ledger of a resumed sweep may overrule the policy."""
 
     def end(self, trial: int) -> None:
-        """End the trial, which will not resume; its results still serve as a reference for others."""
+        """Mark a trial as ended for good; its results still serve as a reference for others."""

@@ -1,16 +1,16 @@
-"""Early stopping policy ``growth``: run the next rung of the trial that is expected to grow the front most.
+"""Early stopping policy ``growth``, which continues the trial that is expected to grow the front the most.
 
 After each rung, a trial pauses unless it has the highest expected gain: the hypervolume that it is expected to add to
-the front per example of further training. The gain of a paused trial is predicted from how its points, and those of
-other trials, moved over the same budgets (:mod:`raysweep.search.stopping.learning_curve`). The gain of a new trial is
-the mean over the latest trials, each measured against the front without that trial.
+the front per example of further training. The gain of a paused trial is predicted from how its points have moved so
+far and how those of other trials moved from the same budget (:mod:`raysweep.search.stopping.learning_curve`). The gain
+of a new trial is the mean gain of the latest trials, each measured against the front without that trial.
 
 While there are new trials left to start, only good trials resume, because early gains are mostly noise. After the first
-rung, the good trials are the best quarter. From any later budget b to the next budget c, they are the best b / c of the
-trials that reached b, so each rung level gets about the same share of the training. Once all trials have started,
-trials resume as long as they have an expected gain. When no such trials are left, other good trials resume too, because
-slow starters are easily underestimated. Trials are only compared at equal budgets, and the ends of the front count as
-much as its middle.
+rung, the good trials are the best quarter. At any later budget b with the next budget c, they are the best fraction
+b / c of the trials that reached b, so each rung level gets about the same share of the training. Once all trials have
+started, any trial with an expected gain may resume. When no such trial is left, good trials resume anyway, because slow
+starters are easily underestimated. Trials are compared only at equal budgets, and the ends of the front count as much
+as its middle.
 """
 
 import bisect
@@ -28,14 +28,14 @@ from raysweep.metrics.staircase import Staircase
 from raysweep.search.stopping.base import Standing
 from raysweep.search.stopping.learning_curve import Forecaster, LearningCurve
 
-NUM_CANDIDATES = 24  # best paused trials whose expected gains are kept up to date, besides those that have none yet
-# fraction of the front's area; trials with a smaller expected gain do not resume
+NUM_CANDIDATES = 24  # number of best paused trials whose expected gains are kept current, not counting trials without one
+# minimum expected growth of the front, as a fraction of its area, for a trial to count as worth resuming
 MIN_RELATIVE_GAIN = 0.0001
-# The best 1 in N trials, ranked by their own area, may resume after their first rung before all have started.
+# Before all trials have started, the best 1 in this many, by area, may resume after their first rung.
 PROMOTED_ONE_IN = 4
-NUM_LATEST = 12  # latest trials, from which the gain of a new one is estimated
-NUM_STARTED_FIRST = 3  # trials started before any resumes
-# trials with the largest area; their fronts stand in for all fronts in a new trial's gain
+NUM_LATEST = 12  # number of latest trials from which the gain of a new one is estimated
+NUM_STARTED_FIRST = 3  # number of trials started before any resumes
+# number of trials with the largest areas, whose fronts represent all fronts in the gain of a new trial
 NUM_LARGEST = 32
 
 
@@ -77,11 +77,11 @@ class _Trial:
 
 
 class _Trials:
-    """All trials by number, with indices of the paused and running ones, so that thousands need not be scanned."""
+    """All trials by number, with indices of the paused and running ones to avoid scanning thousands of trials."""
 
     def __init__(self) -> None:
         self.paused: dict[int, _Trial] = {}
-        self.running: dict[int, _Trial] = {}  # only those between two rungs
+        self.running: dict[int, _Trial] = {}  # only those between two of their rungs
         self.with_rungs: list[
             int
         ] = []  # numbers of trials that completed a rung, in the order of their first rungs
@@ -103,7 +103,7 @@ class _Trials:
         return any(trial.is_running for trial in self._all.values())
 
     def pause(self, number: int) -> None:
-        """Pause a trial after a rung, until it is set running again."""
+        """Pause a trial after a rung until :meth:`set_running` resumes it."""
         if len(self._all[number].curve.points) == 1:
             self.with_rungs.append(number)
         self.set_running(number, running=False)
@@ -166,7 +166,7 @@ class Growth:
             int, list[tuple[float, int]]
         ] = {}  # keyed by budget: its trials' ranks, ascending
         self._worst_good: dict[_Peers, tuple[float, int]] = {}  # rank of the worst good trial
-        self._by_area = Ranking()  # places of trials, ranked by their own area
+        self._by_area = Ranking()  # trials' places (see `_places`), ranked by area
         self._places: dict[int, int] = {}  # keyed by trial: its place in the order of first rungs
         self._can_start = True  # whether a new trial could start when the latest rung was recorded
         self._expected_gains: dict[
@@ -189,7 +189,7 @@ class Growth:
         candidates = sorted(last_gains, key=lambda number: (-last_gains[number], number))
         num_unknown = sum(map(math.isinf, last_gains.values()))
         num_enough = NUM_CANDIDATES + num_unknown
-        # If no trial is running or may start, the search ends unless a trial is worth resuming: check until one is found.
+        # If no trial is running or may start, the search ends unless a trial is worth resuming, so look for one.
         must_check_all = not can_start and not self._trials.has_running
         # The front as it will be if all running trials reach their predicted points.
         next_points = [np.empty((0, 2))]
@@ -230,7 +230,7 @@ class Growth:
     def next_to_resume(self, can_start: bool) -> int | None:
         if can_start and len(self._trials) < NUM_STARTED_FIRST:
             return None
-        # no trial has completed two rungs, which predictions require
+        # predictions require a trial that has completed two rungs
         if not self._forecaster.has_learned:
             if can_start and self._trials.running:
                 return None
@@ -271,7 +271,7 @@ class Growth:
     def _record_rung(
         self, number: int, examples_seen: int, standing: Standing, ahead: Sequence[int]
     ) -> None:
-        """Record a trial's rung; the trial is paused for now."""
+        """Record a trial's rung, and pause the trial for now."""
         trial = self._trials.add(number)
         curve = trial.curve
         points = np.asarray(standing.points, dtype=np.float64)
@@ -298,7 +298,7 @@ class Growth:
             front.add_all(points)
 
     def _update_expected_gains(self) -> None:
-        """Update all expected gains after an event. They are stored only here, so queries do not change state."""
+        """Update the trials' expected gains after an event; queries leave them unchanged."""
         self._expected_gains, self._expected_gain_of_new = {}, None
         for trial, expected_gain in self.expected_gains(self._can_start).items():
             self._trials[trial].expected_gain = expected_gain
@@ -322,7 +322,7 @@ class Growth:
         return trial.rank <= self._worst_good[trial.peers]
 
     def _expected_gain_of_new_trial(self) -> float:
-        """Return the mean gain of the latest trials from their start, each measured against the front without that trial."""
+        """Return the latest trials' mean gain since their start, each measured against the front without that trial."""
         if self._expected_gain_of_new is not None:
             return self._expected_gain_of_new
         with_rungs = self._trials.with_rungs
@@ -352,7 +352,7 @@ class Growth:
 
 
 def _largest_gain(front: Staircase, rungs: Iterable[tuple[int, Float64Array]], begin: int) -> float:
-    """Return the maximum over rungs of the area added to a front per example after ``begin``.
+    """Return the maximum gain over rungs: the area added to a front so far, per example seen after ``begin``.
 
     ``rungs`` yields examples seen and points (points, 2).
     """

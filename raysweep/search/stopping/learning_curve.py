@@ -1,4 +1,4 @@
-"""Learning curves: how the points of trials move with training, per trial and over all trials."""
+"""Learning curves: how trials' operating points move during training, for each trial and across trials."""
 
 import math
 from collections.abc import Iterator
@@ -15,26 +15,26 @@ class Prediction:
     """The predicted points (points, 2) of a curve at each of its remaining rungs."""
 
     points: list[Float64Array]
-    # rates the prediction is based on; once more are learned, it is outdated
+    # number of rates learned by then; once more are learned, the prediction is outdated
     num_rates_learned: int
 
 
 @dataclass
 class LearningCurve:
-    """A trial's operating points (P, S) per rung, in the same order at each rung."""
+    """The operating points (P, S) of a trial at each rung, always in the same order."""
 
     budgets: list[int] = field(default_factory=list)  # examples seen at its rungs so far
     points: list[Float64Array] = field(default_factory=list)  # (points, 2) at each rung so far
-    # (points, 2): movement of each point per example before the last rung
+    # (points, 2): movement of each point per example up to the last rung
     rate: Float64Array | None = None
     budgets_ahead: tuple[int, ...] = ()  # examples seen at its remaining rungs
     front: tuple[Pair, ...] = ()  # non-dominated points of all its rungs
-    area: float = 0.0  # area under the front
+    area: float = 0.0  # hypervolume of the front
     prediction: Prediction | None = None  # latest prediction for the remaining rungs
 
 
 class RateModel:
-    """Per-example movement of trials' points after a given budget, on average and relative to their movement before it."""
+    """Mean movement of trials' points per example after a given budget, and its ratio to the movement before the budget."""
 
     def __init__(self) -> None:
         self._sum = np.zeros(2)
@@ -43,7 +43,7 @@ class RateModel:
         self._sum_before_squared = np.zeros(2)
 
     def learn(self, before: Float64Array | None, rate: Float64Array) -> None:
-        """Add a trial's rates (points, 2) after this budget, and those before it, if any."""
+        """Add a trial's rates (points, 2) after this budget, and those before it, if known."""
         self._sum += rate.mean(axis=0)
         self._count += 1
         if before is not None:
@@ -58,20 +58,20 @@ class RateModel:
     def factor(self, own: Float64Array) -> Float64Array:
         """Return the factors (2,) that turn a trial's rates ``own`` (points, 2) before this budget into those after it.
 
-        They are slopes of least-squares lines through the origin: other trials' rates after the budget against their
-        rates before it. The prior that ``own`` does not change counts as one additional trial.
+        They are slopes of least-squares lines through the origin, fitted to other trials' rates after the budget
+        against their rates before it. The prior, that ``own`` does not change, counts as one additional trial.
         """
         prior = np.add.reduce(own * own) / len(own)
         slope = (self._sum_before_times_rate + prior) / np.maximum(
             self._sum_before_squared + prior, 1e-300
         )
-        # faster than np.clip, and called often
+        # faster than np.clip, which matters because this is called often
         factor: Float64Array = np.minimum(np.maximum(slope, 0.0), 4.0)
         return factor
 
 
 class Forecaster:
-    """A model that predicts learning curves from their own rates and other trials' movement after the same budget."""
+    """A model that predicts each learning curve from its own rates and other trials' movement after the same budget."""
 
     def __init__(self, origin: Pair | None) -> None:
         self._origin = origin  # P and S of an untrained trial, if known
@@ -85,11 +85,11 @@ class Forecaster:
 
     @property
     def has_learned(self) -> bool:
-        """Whether any trial has continued from one rung to another, which predictions require."""
+        """Whether any rates have been learned, which takes a trial with two completed rungs."""
         return bool(self._rate_models)
 
     def add_rung(self, curve: LearningCurve, examples_seen: int, points: Float64Array) -> None:
-        """Add a rung with these points (points, 2) to a curve, and learn from how they moved."""
+        """Add a rung with the given points (points, 2) to a curve, and learn the rates at which they moved."""
         if curve.points:
             curve.rate = self._learn_rate(curve, examples_seen, points)
         elif self._origin is not None:
@@ -101,7 +101,7 @@ class Forecaster:
     def _learn_rate(
         self, curve: LearningCurve, examples_seen: int, points: Float64Array
     ) -> Float64Array | None:
-        """Return the movement per example of a curve's points since its last rung, or None if their counts differ."""
+        """Return the movement per example of a curve's points since its last rung, or None if their number changed."""
         last_points = curve.points[-1]
         if last_points.shape != points.shape:
             return None

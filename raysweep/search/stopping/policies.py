@@ -16,7 +16,7 @@ from raysweep.metrics.scores import Pair
 from raysweep.search.stopping.base import EarlyStopper, Standing
 from raysweep.search.stopping.growth import Growth
 
-MIN_OTHERS = 4  # trials at a budget before the median rule stops any
+MIN_OTHERS = 4  # number of other trials at a budget that the median rule requires
 
 
 def make_early_stopper(
@@ -24,7 +24,7 @@ def make_early_stopper(
 ) -> EarlyStopper:
     """Return a new policy of the configured kind.
 
-    ``reference`` is the score of an untrained trial, or None if unknown.
+    ``reference`` is P and S of an untrained trial, or None if unknown.
     """
     if rule.policy == "growth":
         return Growth(objective.feasible_reference_point, reference, objective.reference_point)
@@ -97,8 +97,8 @@ class SuccessiveHalving:
 
     Milestones are ``first * factor ** i`` examples seen. A trial continues from a milestone if it is among the best 1 /
     ``factor`` of the trials that reached it, and pauses otherwise. It may become one of the best as more trials reach
-    the milestone, and then resumes from its checkpoint. Thus no trial continues merely because there is nothing to
-    compare it with, and no trial is lost to an early judgment.
+    the milestone, and then resumes from its checkpoint. Thus, no trial continues merely because it has no
+    competitors, and no trial is lost to an early decision.
     """
 
     def __init__(self, first: int, factor: int) -> None:
@@ -171,7 +171,7 @@ class SuccessiveHalving:
 
 
 class ParetoHalving(SuccessiveHalving):
-    """Successive halving on the front, where the best trials are those in the first non-dominated layers.
+    """Successive halving by non-dominated layers: the best trials are those with points in the first layers.
 
     A trial's layer is that of its best point. Within a layer, trials are sorted by the area under their own front,
     largest first. Trials without a feasible point, whose area is negative, come last.
