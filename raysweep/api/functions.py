@@ -41,7 +41,7 @@ def load_sweep(space: str | Path, overrides: Overrides = ()) -> LoadedSweep:
     Only the file is read. The result's ``config`` is the complete configuration, and its ``space`` is the search space.
 
     Raises:
-        InputError: If a value is invalid. The message names file, line or key, value and allowed values.
+        InputError: If a value is invalid. The message names the file, the line or key, the value and the allowed values.
     """
     loaded = load.load(load.find_space(str(space)), _as_texts(overrides))
     if loaded.config.sampler not in SAMPLERS:  # importing Optuna is slow
@@ -158,7 +158,7 @@ def load_run(folder: str | Path) -> RunResults:
 def control_run(
     run: Run, action: str, value: int | Mapping[str, Any] | None = None, *, wait: float = 30
 ) -> str:
-    """Send a request to the driver of a running sweep, like ``raysweep control``, and return the driver's answer.
+    """Send a request to the driver of a running sweep, like ``raysweep control``, and return the driver's response.
 
     Args:
         run: The run, or its folder or URI.
@@ -166,12 +166,12 @@ def control_run(
             ``stop-trial``, to stop trial number ``value`` for good; or ``try``, to try the
             configuration ``value`` next.
         value: The action's value, if it has one.
-        wait: How long to wait for an answer, in seconds.
+        wait: How long to wait for a response, in seconds.
 
     Raises:
         InputError: If the action or its value is invalid, if no driver is running, or if the driver
             rejects the request.
-        TimeoutError: If no answer arrives in time. The request stays in the queue.
+        TimeoutError: If no response arrives in time. The request stays in the queue.
     """
     from raysweep.control.command import send
     from raysweep.control.request import make_request
@@ -180,7 +180,7 @@ def control_run(
 
 
 def compare_runs(runs: Iterable[Run]) -> "RunComparison":
-    """Compare runs on the same data, like ``raysweep compare``: each run with the first one.
+    """Compare each run with the first one on the same data, like ``raysweep compare``.
 
     Args:
         runs: Two or more runs, or their folders or URIs.
@@ -218,8 +218,8 @@ def evaluate_model(  # noqa: PLR0913 (the options of the command)
         train: Labeled sentences from which the retrieval pool is sampled.
         test: Labeled sentences; each row is a query.
         reference: The encoder that defines similarity; the model itself if not given.
-        k: The number of retrieved sentences per query, or several such numbers.
-        rank_weights: ``uniform``, ``linear`` or both.
+        k: The number of retrieved sentences per query, or several numbers to evaluate.
+        rank_weights: ``uniform``, ``linear`` or a list of both.
         num_pool: The pool size; min(train, 5 * queries) if not given.
         pool_seed: The seed for sampling the pool.
         text_column: The column with the sentences.
@@ -289,7 +289,7 @@ def export_point(  # noqa: PLR0913 (the options of the command)
 
     Raises:
         InputError: If the point does not exist, ``to`` exists or the weights are missing. Also
-            raised after the folder was written if the hub cannot be reached or rejects the upload.
+            raised, after the folder has been written, if the hub cannot be reached or rejects the upload.
     """
     from raysweep.export import hub
     from raysweep.export.export import export
@@ -329,7 +329,7 @@ def trial_config(**parameters: Any) -> TrialConfig:
 
 
 def _encoder(argument: str, **values: Any) -> EncoderConfig:
-    """Return the settings of the encoder that ``argument`` names; raise InputError if a setting is invalid."""
+    """Return the settings of an encoder passed as ``argument``. Raise InputError if a setting is invalid."""
     try:
         return EncoderConfig.model_validate(values)
     except ValidationError as error:

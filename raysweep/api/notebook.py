@@ -15,21 +15,21 @@ from raysweep.api.progress import CallbackDisplay, OnProgress
 from raysweep.output import escape_controls
 from raysweep.terminal import Display
 
-MAX_LINES = 5  # the last events
+MAX_LINES = 5  # number of events shown, the last ones
 WIDTH = 100
-HEIGHT = 16  # of the status
+HEIGHT = 16  # lines for the status
 SECONDS_BETWEEN_STATUSES = 1.0
 
 
 def is_in_notebook() -> bool:
-    """Return whether this code runs in a notebook, whose IPython shell has a kernel."""
+    """Return whether this code runs in a notebook, where the IPython shell has a kernel."""
     module = sys.modules.get("IPython")
     shell = None if module is None else module.get_ipython()
     return hasattr(shell, "kernel")
 
 
 def make_display(on_progress: OnProgress | None) -> Display:
-    """Return the callback's display; without one, the notebook's, or a silent one in scripts."""
+    """Return a display for the callback; without a callback, a notebook display, or a silent one in scripts."""
     return (
         NotebookDisplay()
         if on_progress is None and is_in_notebook()
@@ -75,7 +75,7 @@ class NotebookDisplay(Display):
 
     @contextlib.contextmanager
     def live(self) -> Iterator[None]:
-        """Remove the status when the context exits, because nothing updates it any more."""
+        """Remove the status when the context exits, because nothing will update it."""
         try:
             yield
         finally:

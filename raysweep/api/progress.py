@@ -35,7 +35,7 @@ OnProgress = Callable[[Progress], None]
 
 
 class CallbackDisplay(Display):
-    """A display that passes events and warnings to a callback, or is silent without one."""
+    """A display that passes events and warnings to a callback; without a callback, it is silent."""
 
     def __init__(self, on_progress: OnProgress | None) -> None:
         self._on_progress = on_progress or (lambda progress: None)
@@ -47,4 +47,4 @@ class CallbackDisplay(Display):
         self._on_progress(Progress("warning", text))
 
     def status(self, text: str, fraction: float = 0.0, view: RenderableType | None = None) -> None:
-        """Do nothing: a status changes all the time, and a callback such as ``print`` would keep every version."""
+        """Do nothing: the status changes constantly, and a callback such as ``print`` would show every version."""

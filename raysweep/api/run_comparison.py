@@ -64,7 +64,7 @@ class RunComparison:
         """Return how much each run's hypervolume exceeds the first run's, on each split.
 
         ``estimate`` is the difference between ``label`` and ``other``, with an interval from ``low`` to ``high``; all
-        intervals hold jointly with probability ``level``. ``over`` names the noise that they account for, such as
+        intervals hold jointly with probability ``level``. ``over`` names the noise that the intervals account for, such as
         queries. The bounds are NaN if the runs have no per-query scores; ``why_no_interval`` then gives the reason.
         """
         import pandas as pd
@@ -89,7 +89,7 @@ class RunComparison:
 
     @property
     def dominations(self) -> pd.DataFrame:
-        """Return the points on ``other``'s front that ``label``'s front dominates: ``names``, of ``num_points``.
+        """Return which points on ``other``'s front ``label``'s front dominates: ``names``, out of ``num_points``.
 
         There is a row for each split and each ordered pair of runs.
         """
@@ -106,7 +106,7 @@ class RunComparison:
 
     @property
     def best_configurations(self) -> pd.DataFrame:
-        """Return the best point by each run's objective, and the parameters that differ: a column per label."""
+        """Return each run's best point by its objective and the parameters that differ, with a column per label."""
         return self._values_by_run("best_configurations")
 
     @property

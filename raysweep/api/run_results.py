@@ -87,7 +87,7 @@ class RunResults:
 
     @property
     def front(self) -> pd.DataFrame:
-        """Return the front, selected on dev, with one row per member, sorted by decreasing S.
+        """Return the front, which is selected on dev: a row per member, sorted by decreasing S.
 
         ``point`` is the name for :func:`raysweep.export_point`. ``dev_...`` are the scores on dev:
         polarity, similarity, retention, accuracy and any others that the run has. ``test_...`` are
@@ -157,7 +157,7 @@ class RunResults:
     def points(self) -> pd.DataFrame:
         """Return every operating point on every split.
 
-        The points are those at all rungs and those of the reference encoder, the oracle and the baselines.
+        These are the points at all rungs, the reference encoder, the oracle and the baselines.
 
         Columns: ``trial`` and ``step`` (missing for points without a trial), ``kind``, ``value``, ``split``, ``width``,
         ``polarity``, ``similarity``, ``retention``, ``accuracy``, the standard deviations of polarity and similarity
@@ -172,7 +172,7 @@ class RunResults:
 
     @property
     def data_set_points(self) -> pd.DataFrame:
-        """Return the points on single data sets of a sequence, which :attr:`points` excludes.
+        """Return the points for single data sets in a sequence, which :attr:`points` excludes.
 
         The columns are ``data_set``, the data set's name, and those of :attr:`points`.
         """
@@ -231,7 +231,7 @@ class RunResults:
         return Picture(front_figure(self._summary))
 
     def progress_figure(self) -> Picture:
-        """Plot each trial's objective against the training examples that it has seen."""
+        """Plot each trial's objective against the number of training examples seen."""
         from raysweep.report.figures import progress_figure
 
         return Picture(progress_figure(self._summary))

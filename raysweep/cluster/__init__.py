@@ -1,4 +1,4 @@
-"""The Ray cluster: joining it, its resources, waiting for nodes, and notices of nodes that are about to go away.
+"""The Ray cluster: connection, capacity, pending work, heartbeats and preemption notices.
 
-Used by ``prepare`` and by the Ray Tune adapter.
+``prepare`` and the Ray Tune adapter use this package.
 """

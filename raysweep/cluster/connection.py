@@ -34,7 +34,7 @@ from raysweep.terminal import (
 )
 
 CONNECT_SECONDS = 10
-SILENT_SECONDS = 15  # until a line says that Ray has not started yet; it usually takes 3 to 5
+SILENT_SECONDS = 15  # before a message reports that Ray has not started; starting takes 3 to 5 s
 RESET_SECONDS = 0.001  # interval between attempts to set a signal handler that Ray may reset
 TOKEN_BYTES = 32  # length of Ray's own tokens
 # set only by Ray's job supervisor, for the job's command
@@ -50,18 +50,18 @@ def connected(
     metadata: Mapping[str, str] | None = None,
     log_level: str | None = None,
 ) -> Iterator[Capacity]:
-    """Start Ray locally or join the cluster at ``resources.address``; on exit, shut down or leave it.
+    """Start Ray locally or join the cluster at ``resources.address``; on exit, shut Ray down or leave the cluster.
 
     Ray's usage statistics are off. With ``show_workers``, the workers' output is included in this process's output, so
-    that the caller can log it; otherwise it is only in Ray's own logs. ``report`` receives a line now and then if Ray
-    takes a long time to start. Ray lists this process as a job with this ``metadata``. ``log_level`` applies to the
-    loggers of this process and the workers; by default, Ray logs errors here.
+    that the caller can log it; otherwise it is only in Ray's own logs. ``report`` is called with a message every
+    SILENT_SECONDS until Ray has started. Ray lists this process as a job with this ``metadata``. ``log_level`` applies
+    to the loggers of this process and the workers; by default, Ray logs only errors in this process.
 
     Raises:
         InputError: If Ray does not start or the cluster does not answer.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # `uv run raysweep` would ship the working directory
+    # otherwise, Ray would upload the working directory under `uv run raysweep`
     os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
     address = address_of(resources)
     key = "resources.address" if resources.address else ADDRESS_VARIABLE
@@ -71,8 +71,8 @@ def connected(
 
     if address and address.startswith("ray://"):
         raise InputError(
-            f"{key} is {address}, a Ray Client address, over which a sweep would not outlive this terminal; "
-            "allowed: auto, on the cluster itself, or a job: ray job submit"
+            f"{key} is {address}, a Ray Client address, and the sweep would end with this terminal; "
+            "allowed: auto on a node of the cluster, or a job (ray job submit)"
         )
     if address and resources.num_cpus:
         raise InputError(
@@ -94,7 +94,7 @@ def connected(
             )
         if log_level is not None:
             set_log_level(log_level)  # Ray has added a handler to the root logger
-    except Exception as error:  # Ray also raises plain exceptions, for example after a timeout
+    except Exception as error:  # Ray also raises plain Exception, for example after a timeout
         reason = " ".join(str(error).split())[:300]
         if address:
             raise InputError(
@@ -110,7 +110,7 @@ def connected(
 
 
 def _reporting(report: Callable[[str], None] | None) -> contextlib.AbstractContextManager[None]:
-    """Report every few seconds that Ray has not started yet."""
+    """Report every SILENT_SECONDS that Ray has not started yet."""
     if report is None:
         return contextlib.nullcontext()
     began = time.monotonic()
@@ -151,7 +151,7 @@ _forks = {"lead_groups": False}
 
 @contextlib.contextmanager
 def _forks_lead_groups() -> Iterator[None]:
-    """Make each process forked within the context lead its own process group, on Linux.
+    """On Linux, make each process forked within the context lead its own process group.
 
     ``timeout``, shells and other tools send signals to a whole process group. Without this, Ray's processes would end
     at once, and Ray would then end this process before it could report anything. On other systems, Ray relies on the
@@ -175,8 +175,8 @@ def _watch_forks() -> None:
 def shut_down() -> None:
     """Call ``ray.shutdown`` while blocking interruptions, which would make Ray end the whole process.
 
-    Before Ray stops its processes, it resets SIGTERM to the default action, so the signal would end this process at
-    once.
+    Before Ray stops its processes, it resets SIGTERM to the default action, so SIGTERM is set to be ignored over and
+    over until Ray has shut down.
     """
     import ray
 
@@ -205,7 +205,7 @@ def head_address() -> str:
 
 
 def ray_job() -> str | None:
-    """Return the ID of the Ray job that this process is, if `ray job submit` or KubeRay started it, otherwise None."""
+    """Return this process's Ray job ID if `ray job submit` or KubeRay started the process, otherwise None."""
     settings = os.environ.get(JOB_VARIABLE)
     if settings is None:
         return None
@@ -214,7 +214,7 @@ def ray_job() -> str | None:
 
 
 def _check_address(address: str, key: str) -> None:
-    """Raise InputError if nothing is listening at a HOST:PORT; Ray itself would retry silently for minutes."""
+    """Raise InputError if nothing is listening at a HOST:PORT address; Ray would retry silently for minutes."""
     host, colon, port = address.rpartition("//")[2].rpartition(":")
     if not colon or not port.isdigit():
         return
@@ -229,8 +229,8 @@ def _check_address(address: str, key: str) -> None:
 def protect_token(*, may_make: bool) -> None:
     """Make Ray's token file readable only by this user.
 
-    If ``may_make`` is True, a missing token is created here, because Ray would write one that is world-readable. Does
-    nothing if the environment provides a token or a different file, or turns tokens off.
+    If ``may_make`` is True, create a missing token, because Ray would create a world-readable one. Do nothing if the
+    environment provides a token or a different file, or turns tokens off.
     """
     mode = os.environ.get("RAY_AUTH_MODE", "token")
     if mode.lower() != "token":

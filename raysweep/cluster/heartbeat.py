@@ -1,7 +1,7 @@
 """Heartbeats: each trial process reports when its trial last made progress, and silent processes are killed.
 
-A frozen process sends no heartbeats, and a process whose trial hangs reports this. Both are killed on their node, and
-Ray notices that they have died.
+A frozen process sends no heartbeats, and the heartbeats of a process whose trial hangs report no progress. Both kinds
+of processes are killed on their nodes, and Ray then detects that they have died.
 """
 
 import contextlib
@@ -20,9 +20,9 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from raysweep.cluster.connection import on_this_node
 
 KILL_SECONDS = 10.0
-IDLE_SECONDS = 5.0  # how long a process is watched before it is considered idle
+IDLE_SECONDS = 5.0  # how long a process is observed before it is considered idle
 MAX_HEARTBEAT_SECONDS = 5.0
-HEARTBEATS_IN_SILENCE = 6  # heartbeats missed in a row before a trial counts as silent
+HEARTBEATS_IN_SILENCE = 6  # number of heartbeat intervals before a trial counts as silent
 
 
 class HeartbeatRecord(NamedTuple):
@@ -184,7 +184,7 @@ class HeartbeatWatch:
         self._queried_at = 0.0
 
     def silences(self) -> dict[str, Silence]:
-        """Return the answer that arrived since the last call, or an empty one if none did."""
+        """Return the response that arrived since the last call, or an empty dictionary if none did."""
         now = time.monotonic()
         if self._query is None:
             if now - self._queried_at >= self._listener.heartbeat_seconds:

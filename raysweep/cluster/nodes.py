@@ -1,9 +1,9 @@
-"""Nodes of the joined cluster: their types, their counts over time, and notices that a node is about to go away.
+"""Nodes of the joined cluster: their types, their counts over time, and preemption notices.
 
-A cloud announces a spot instance's preemption on its metadata server: AWS two minutes ahead, Google Cloud half a minute
-ahead. A process on the node polls this server and has Ray mark the node as draining. Ray then places no more work on
-the node, and the node's trials write a fresh checkpoint and leave. Kubernetes ends a pod with SIGTERM, after which Ray
-itself marks the node.
+Clouds announce the preemption of a spot instance on their metadata servers: AWS two minutes ahead, Google Cloud half a
+minute ahead. A process on the node polls this server and marks the node as draining in Ray. Ray then places no more
+work on the node, and the node's trials write a new checkpoint and leave the node. Kubernetes ends a pod with SIGTERM,
+and Ray itself then marks the node.
 """
 
 import contextlib
@@ -76,13 +76,13 @@ def counted(on_counts: OnCounts) -> Iterator[None]:
 
 
 def _count(on_counts: OnCounts, address: str) -> None:
-    """Count the nodes. A node is booting once its machine exists, which is when clouds start charging for it."""
+    """Count the nodes. A node counts as booting once its machine exists, which is when clouds start charging for it."""
     import ray
 
     try:
         running = Counter(node_type(node) for node in ray.nodes() if node["Alive"])
         status = ray_internals.read_cluster_status(address, CONNECT_SECONDS)
-    except Exception as error:  # many error types occur: the head may be busy or dead
+    except Exception as error:  # many types of errors occur if the head is busy or dead
         logging.getLogger(__name__).debug("cluster: status unavailable (%s)", error)
         return
     booting = Counter(node.ray_node_type_name for node in status.pending_nodes)
@@ -186,7 +186,7 @@ def _watch(cloud: Cloud) -> None:
     while not is_marked:
         time.sleep(POLL_SECONDS)
         if end_is_announced(cloud):
-            # Ray's control plane did not answer; try again later
+            # if Ray's control plane does not answer, try again later
             with contextlib.suppress(Exception):
                 is_marked = ray_internals.drain_node(
                     ray.get_runtime_context().get_node_id(), cloud.notice_seconds
@@ -207,7 +207,7 @@ class DrainWatch:
         is_due = now - self._polled_at >= POLL_SECONDS
         if is_due and not self._is_draining:
             self._polled_at = now
-            # Ray's control plane did not answer; try again later
+            # if Ray's control plane does not answer, try again later
             with contextlib.suppress(Exception):
                 if ray.is_initialized():
                     node_id = ray.get_runtime_context().get_node_id()

@@ -1,4 +1,4 @@
-"""All uses of Ray's private interfaces, collected so that there is one place to check for a new version of Ray.
+"""All uses of Ray's private interfaces, kept in one place so that they can be checked against new versions of Ray.
 
 ``tests/ray/ray_tune/test_ray_internals.py`` calls each function on a cluster that runs the installed version.
 """
@@ -113,7 +113,7 @@ def resolve_address(address: str) -> str:
     except ray.exceptions.AuthenticationError:
         maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
     except Exception:
-        return address  # the cluster is unreachable, and Ray's own error is better
+        return address  # the cluster is unreachable, and Ray's own error is more informative
     return resolved or address
 
 

@@ -1,4 +1,4 @@
-"""The size of a Ray cluster, and how many workers of each stage fit on it."""
+"""Capacity of a Ray cluster: its nodes, and the number of workers of each stage that fit on them."""
 
 import math
 import os
@@ -15,29 +15,29 @@ from raysweep.config.sweep import ResourcesConfig
 from raysweep.errors import InputError
 from raysweep.storage.location import expand_home
 
-CUDA_CONTEXT_BYTES = 600 << 20  # GPU memory per process that does not show up in any allocator
+CUDA_CONTEXT_BYTES = 600 << 20  # GPU memory per process that no allocator reports
 USABLE_GPU_MEMORY_FRACTION = 0.9  # of each GPU when trials are packed by measured memory
 # an encoder gains little from more threads, so larger nodes run several processes
 THREADS_PER_PROCESS = 8
 RAYS_OWN = ("CPU", "GPU", "TPU", "memory", "object_store_memory")  # names of Ray's own resources
-NODE_ID_LABEL = "ray.io/node-id"  # label that Ray itself gives every node
+NODE_ID_LABEL = "ray.io/node-id"  # label that Ray itself sets on every node
 GROUP_LABEL = "ray.io/node-group"  # label of nodes added by an autoscaler
 HEAD_RESOURCE = "node:__internal_head__"  # a resource that only Ray's head has
-NODES_OF_UNLIMITED_GROUP = 64  # unless ``max_concurrent_trials`` is set
+NODES_OF_UNLIMITED_GROUP = 64  # if ``max_concurrent_trials`` is not set
 BOOTSTRAP_FILE = "~/ray_bootstrap_config.yaml"  # where `ray up` stores the cluster file on its head
 ADDRESS_VARIABLE = "RAY_ADDRESS"
 CLUSTER_FILE_VARIABLE = "RAYSWEEP_CLUSTER_FILE"
-CHUNKS_PER_PROCESS = 4  # minimum for single-threaded encoders
+CHUNKS_PER_PROCESS = 4  # minimum for using single-threaded encoders
 
-# Memory on CPUs: measured anonymous memory of processes with MiniLM (6 layers of width 384, weights of 87 MiB in fp32).
+# CPU memory: anonymous memory measured in processes that run MiniLM (6 layers of width 384, 87 MiB of fp32 weights).
 TORCH_PROCESS_BYTES = 450 << 20  # 410 MiB after importing Ray, torch and sentence-transformers
 SEARCH_PROCESS_BYTES = 100 << 20  # 62 MiB after importing Ray, NumPy and faiss
-SEARCH_BLOCK_BYTES = 128 << 20  # cosines and the nearest rows so far for a block of queries
-COPIES_PER_ENCODER = 5  # of the weights: current, gradients, two for AdamW, one being written; initial ones are shared
-# in multiples of the hidden width, per token and layer; 163 KiB per token were measured
+SEARCH_BLOCK_BYTES = 128 << 20  # for a block of queries: cosines, and the nearest rows so far
+COPIES_PER_ENCODER = 5  # of the weights: current, gradients, two for AdamW, one being written; the initial ones are shared
+# in multiples of the hidden width, per token and layer; 163 KiB per token was measured
 FLOATS_KEPT_FOR_BACKWARD = 18
-FLOATS_IN_FORWARD = 12  # times the hidden width, per token, for one layer at a time
-TOKENS_IN_FORWARD = 4096  # per batch that is only encoded
+FLOATS_IN_FORWARD = 12  # in multiples of the hidden width, per token, for one layer at a time
+TOKENS_IN_FORWARD = 4096  # per batch, if it is only encoded
 
 
 class NodeSize(NamedTuple):
@@ -56,7 +56,7 @@ class NodeSize(NamedTuple):
         return cls(cpus, gpus, memory_bytes)
 
     def has_processors_of(self, other: "NodeSize") -> bool:
-        """Return whether both nodes have the same CPUs and GPUs; a node's memory may be unknown."""
+        """Return whether both nodes have the same CPUs and GPUs. Memory is ignored because it may be unknown."""
         return (self.cpus, self.gpus) == (other.cpus, other.gpus)
 
 
@@ -78,7 +78,7 @@ class Request:
 
     ``cache_bytes`` is the memory that a running trial may use to cache the outputs of an encoder's frozen part.
     ``memory_bytes`` is the node memory to request, including the cache; 0 requests none. If ``checkpoints_blocks`` is
-    True, a trial recomputes the activations of the encoder's blocks.
+    True, a trial recomputes the activations of the encoder's blocks in the backward pass.
     """
 
     cpus: float
@@ -102,7 +102,7 @@ class Request:
     def packed(self, peak_bytes: int, gpu_bytes: int, cpus_per_gpu: float) -> "Request":
         """Return the request for the same GPUs, each shared by as many trials as it has memory and CPUs for.
 
-        A trial of a small encoder keeps a CPU busy launching kernels, so more trials than CPUs gain nothing.
+        A trial of a small encoder keeps a CPU busy launching kernels, so running more trials than CPUs gains nothing.
         ``peak_bytes`` is a trial's peak memory without its cache and CUDA context. ``gpu_bytes`` is a GPU's total
         memory, a tenth of which is left free.
         """
@@ -117,8 +117,8 @@ class Capacity:
     """A cluster's nodes that run work, and the number of workers of each kind that fit on them.
 
     ``nodes`` includes nodes that an autoscaler may still add. ``num_present`` is the number of nodes already up, if
-    known. ``num_alive`` also includes nodes that run no work, such as a head without CPUs. ``max_workers``, if
-    given, limits the number of workers of prepare.
+    known. ``num_alive`` also includes nodes that run no work, such as a head without CPUs. ``max_workers``, if given,
+    limits the number of workers in ``prepare``.
     """
 
     nodes: tuple[NodeSize, ...]
@@ -142,7 +142,7 @@ class Capacity:
 
     @property
     def cpus_per_gpu(self) -> float:
-        """Return how many CPUs there are for each GPU, on the node with the fewest."""
+        """Return the number of CPUs per GPU on the node where it is lowest."""
         return min((node.cpus / node.gpus for node in self.nodes if node.gpus), default=0.0)
 
     def encoders(self, num_chunks: int = 0) -> Request:
@@ -154,7 +154,7 @@ class Capacity:
         """
         if self.gpus < 1:
             num_cpus = sum(int(node.cpus) for node in self.nodes)
-            # otherwise fewer workers, with more threads
+            # if the number of workers is limited, use fewer with more threads
             may_use_all = self._limit(num_cpus) == num_cpus
             has_enough_chunks = 0 < num_cpus * CHUNKS_PER_PROCESS <= num_chunks
             if may_use_all and has_enough_chunks:
@@ -191,7 +191,7 @@ class Capacity:
         if gpus is None:
             gpus = encoder.gpus
         cpus = resources.cpus_per_trial
-        if not cpus:  # the same number as for a worker that encodes
+        if not cpus:  # as many as for a worker that encodes
             on_cpus_alone = not gpus and encoder.gpus  # although the cluster has GPUs
             cpus = self.processors().cpus if on_cpus_alone else encoder.cpus
         cache_bytes = int(resources.cache_gib * 2**30)
@@ -212,8 +212,8 @@ class Capacity:
     def with_memory(self, request: Request, needed_bytes: int) -> Request:
         """Return the request with the memory that each worker needs, limited to as many workers as fit.
 
-        The request never exceeds the memory of the largest suitable node, because a worker there may still succeed. No
-        memory is requested if Ray does not know a node's memory, as with nodes that an autoscaler may add.
+        The request never exceeds the memory of the largest suitable node, because a worker may still succeed there. No
+        memory is requested if any suitable node's memory is unknown, as with nodes that an autoscaler may add.
         """
         fitting = [
             node for node in self.nodes if node.cpus >= request.cpus and node.gpus >= request.gpus
@@ -223,7 +223,7 @@ class Capacity:
             return request
         memory_bytes = min(needed_bytes, int(max(sizes)))
         count = request.count
-        if count <= _count_on(fitting, request):  # otherwise more nodes will be added
+        if count <= _count_on(fitting, request):  # otherwise, more nodes will be added
             max_count = _count_on(fitting, request, memory_bytes)
             count = min(count, max_count)
         return replace(request, memory_bytes=memory_bytes, count=count)
@@ -238,7 +238,7 @@ def trial_bytes(
     tokens_of_batch: int,
     cache_bytes: int,
 ) -> int:
-    """Return how many bytes of memory a trial of one or two encoders with these weights needs on CPUs.
+    """Return how many bytes of CPU memory a trial that trains ``num_encoders`` encoders needs.
 
     Trials that trained all of MiniLM's weights took 1132, 1643 and 2365 MiB with batches of 64, 256 and 512 sentences
     of 17.7 tokens; this function returns 1149, 1685 and 2401 MiB, plus the cache for the outputs of frozen blocks.
@@ -249,7 +249,7 @@ def trial_bytes(
 
 
 def encoder_bytes(weights_bytes: int, *, width: int) -> int:
-    """Return how many bytes of memory a worker that only encodes needs on CPUs.
+    """Return how many bytes of CPU memory a worker that only encodes needs.
 
     MiniLM peaked at 568 MiB; this function returns 609 MiB.
     """
@@ -259,14 +259,14 @@ def encoder_bytes(weights_bytes: int, *, width: int) -> int:
 
 def shard_bytes(num_rows: int, *, width: int) -> int:
     """Return how many bytes of memory a worker needs to hold ``num_rows`` vectors and search them for neighbors."""
-    bytes_per_row = 4 * width + 16  # plus its id, label and group
+    bytes_per_row = 4 * width + 16  # each vector plus its id, label and group
     return SEARCH_PROCESS_BYTES + SEARCH_BLOCK_BYTES + bytes_per_row * num_rows
 
 
 def times_on(node: NodeSize, request: Request, memory_bytes: int = 0) -> int:
     """Return how many of a request's workers fit on a node at a time.
 
-    The request must ask for at least one resource.
+    The request must include at least one resource.
     """
     amounts = (
         (node.cpus, request.cpus),
@@ -282,7 +282,7 @@ def _count_on(nodes: Sequence[NodeSize], request: Request, memory_bytes: int = 0
 
 
 def _times_in(available: float, requested: float) -> int:
-    """Return how many times the requested amount fits into the available amount; plain 1 // 0.2 would be 4."""
+    """Return how many times the requested amount fits into the available amount; a plain 1 // 0.2 would return 4."""
     return math.floor(available / requested + 1e-9)
 
 
@@ -321,9 +321,9 @@ def worker_nodes(
 
 
 def node_groups(file: Path) -> list[NodeGroup]:
-    """Return the worker types in the `ray up` cluster file on its head, or an empty list if there is no such file.
+    """Return the worker types in a `ray up` cluster file, or an empty list if the file does not exist.
 
-    Each type has its own maximum number of nodes, although the total may be limited further.
+    Each type has its own maximum number of nodes. The file's limit on the total number is not applied.
     """
     return _read_groups(file)[0]
 
@@ -361,7 +361,7 @@ def _groups_of(values: Mapping[str, Any]) -> tuple[list[NodeGroup], int]:
 
 
 def own_resources(resources: Mapping[str, Mapping[str, float]]) -> dict[str, str]:
-    """Return, for each node type that has one, a resource that only this type has (at least one unit of it)."""
+    """Return a resource that no other node type has (at least one unit), for each type that has one."""
     num_types_with = Counter(resource for amounts in resources.values() for resource in amounts)
     own: dict[str, str] = {}
     for name, amounts in resources.items():
@@ -372,7 +372,7 @@ def own_resources(resources: Mapping[str, Mapping[str, float]]) -> dict[str, str
 
 
 class Limits(NamedTuple):
-    """The maximum number of nodes that an autoscaler adds, and of their CPUs and GPUs in total."""
+    """Limits on the nodes that an autoscaler adds: their number, and their CPUs and GPUs in total."""
 
     nodes: float = math.inf
     cpus: float = math.inf
@@ -403,7 +403,7 @@ def groups_in_config(config: Any, head: NodeSize | None, unlimited: int) -> list
 
     Args:
         config: See :func:`raysweep.cluster.ray_internals.read_cluster_config`.
-        head: The size of the running head; a group with a single node of this size is the head's, as Ray Data assumes.
+        head: The size of the running head. As in Ray Data, a group with a single node of this size is the head's.
         unlimited: The number of nodes to assume for each group without a maximum.
     """
     if config is None:
@@ -443,7 +443,7 @@ def read_capacity(resources: ResourcesConfig) -> Capacity:
     """Return the present and possible nodes of the cluster that this process has started or joined.
 
     Node groups come from the cluster file of `ray up` or else from Ray's own cluster configuration. If a joined cluster
-    has neither, nodes like its largest one may still join until ``max_concurrent_trials`` trials fit.
+    has neither, the result includes as many more nodes like its largest one as ``max_concurrent_trials`` trials need.
     """
     import ray
 

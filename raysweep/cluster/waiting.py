@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     import ray
     from ray.autoscaler.v2.schema import ClusterStatus
 
-QUIET_SECONDS = 30.0  # without progress before pending work is reported
-# without progress while launches fail, before a different node type is requested
+QUIET_SECONDS = 30.0  # time without progress before pending work is reported
+# time without progress, while launches fail, before a different node type is requested
 UNAVAILABLE_SECONDS = 120.0
 
 
 class Waiting(NamedTuple):
     """The pending work on a cluster, as text and as requests, and whether nodes are starting.
 
-    ``unavailable`` holds the node types that recently failed to launch; it is empty while nodes are starting.
+    ``unavailable`` holds the node types that recently failed to launch; it is empty while any node is booting.
     """
 
     text: str
@@ -49,7 +49,7 @@ def waiting() -> Waiting | None:
             ray.get_runtime_context().gcs_address, CONNECT_SECONDS
         )
         return describe_waiting(status)
-    except Exception as error:  # errors have many types, since the head may be busy or dead
+    except Exception as error:  # many types of errors occur if the head is busy or dead
         logging.getLogger(__name__).debug("cluster: status unavailable (%s)", error)
         return None
 
@@ -106,7 +106,7 @@ def _requested_bundles(status: "ClusterStatus") -> Iterator[tuple[Mapping[str, f
 
 
 def find_alternatives(waiting_work: Waiting, groups: Sequence[NodeGroup]) -> dict[NodeGroup, int]:
-    """Return how many nodes of other types to request when the preferred types fail to launch; fewest GPUs first."""
+    """Return how many nodes to request of available types when others fail to launch; types with few GPUs come first."""
     counts: dict[NodeGroup, int] = {}
     available = [
         group
@@ -116,7 +116,7 @@ def find_alternatives(waiting_work: Waiting, groups: Sequence[NodeGroup]) -> dic
     available.sort(key=lambda group: group.size.gpus)
     for demand in waiting_work.demands:
         for group in available:
-            # 0 if the node's memory is unknown
+            # ignored if the node's memory is unknown
             memory_bytes = demand.memory_bytes if group.size.memory_bytes else 0
             workers_per_node = times_on(group.size, demand, memory_bytes)
             if workers_per_node:
@@ -143,9 +143,9 @@ def _occupy_briefly() -> None:
 
 
 class ProbeTasks:
-    """Probe tasks: empty tasks that can run only on nodes of one type, so that the autoscaler adds such nodes.
+    """Probe tasks: no-op tasks that can run only on nodes of one type, so that the autoscaler adds nodes of this type.
 
-    Unlike direct requests to the autoscaler, they end with the driver and do not occupy a node.
+    Unlike direct requests to the autoscaler, the tasks end with the driver and do not occupy a node.
     """
 
     def __init__(self) -> None:
@@ -168,11 +168,11 @@ class ProbeTasks:
 
 
 class WaitingWatch:
-    """Monitor that reports pending work after QUIET_SECONDS without progress, and again whenever that work changes.
+    """Monitor that reports pending work after QUIET_SECONDS without progress, and again whenever the work changes.
 
     The autoscaler of Ray 2.60 keeps requesting the same node type even if the cloud rejects it immediately, as happens
-    when spot machines are unavailable. After UNAVAILABLE_SECONDS of this, the monitor requests nodes of a different
-    suitable type, but only once until there is progress again.
+    when spot machines are unavailable. After UNAVAILABLE_SECONDS without progress, the monitor requests nodes of a
+    different suitable type, but only once until there is progress again.
     """
 
     def __init__(self, report: Callable[[str], None]) -> None:
@@ -184,9 +184,9 @@ class WaitingWatch:
         self._has_reported_remaining = False
 
     def check_remaining(self, quiet_seconds: float) -> None:
-        """Report pending work once after ``quiet_seconds`` alongside running work, unless nodes are starting.
+        """Report once that work has been pending for ``quiet_seconds`` while other work is running.
 
-        Nodes do not count as starting while launches fail.
+        Nothing is reported while nodes are starting, unless launches fail.
         """
         now = time.monotonic()
         is_too_early = min(quiet_seconds, now - self._checked_at) < QUIET_SECONDS
@@ -206,7 +206,7 @@ class WaitingWatch:
         self.moved()
 
     def check(self, quiet_seconds: float) -> bool:
-        """Report why there has been no progress for ``quiet_seconds``; return whether nodes are on their way."""
+        """Report why there has been no progress for ``quiet_seconds``; return whether nodes are starting."""
         now = time.monotonic()
         if quiet_seconds < QUIET_SECONDS or now - self._checked_at < QUIET_SECONDS / 3:
             return False
@@ -231,7 +231,7 @@ class WaitingWatch:
         return waiting_work.has_starting_nodes
 
     def moved(self) -> None:
-        """Record that work is progressing again, and cancel the requests for other nodes."""
+        """Record that work is progressing again, and cancel the requests for nodes of other types."""
         if self._has_requested:
             self._probe_tasks.cancel()
             self._has_requested = False

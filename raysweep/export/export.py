@@ -49,12 +49,12 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
-MAX_NAMED = 12  # points listed in the message for an unknown point
+MAX_NAMED = 12  # maximum number of points listed in the message for an unknown point
 
 Embeddings = npt.NDArray[np.float32]  # (sentences, width)
 
 NUM_SENTENCES = 32
-NUM_TIMED = 10  # sentences whose encoding is timed
+NUM_TIMED = 10  # number of sentences whose encoding is timed
 LONG_TEXT = 4000  # characters, about 1,000 tokens
 MAX_DIFFERENCE = 1e-5  # maximum difference between coordinates of unit vectors
 MAX_DIFFERENCE_WITH_CLASSES = 1e-4  # with class probabilities, whose logits amplify rounding errors
@@ -73,17 +73,17 @@ def export(  # noqa: PLR0913 (the options of the command)
     """Write the model of a run's front point (``knee``, ``best`` or a point's name) to the new folder ``to``.
 
     With ``conditions`` (see :func:`raysweep.report.choice.choose`), ``knee`` and ``best`` are chosen among the points
-    that meet them. For a run over a sequence, ``data_set`` must name the data set under whose mask the model embeds all
+    that meet them. For a run over a sequence, ``data_set`` must name the data set whose mask the model applies to all
     sentences.
 
     The model loads with ``SentenceTransformer(to)``, without raysweep. Its card contains the code to load it, from
     ``hub_name`` if given. Adapters are merged into the weights; with ``as_adapter``, the folder contains the adapter
     instead, and loading it requires the base model. The saved model is loaded again and verified before the folder gets
-    its final name. After an error, nothing is left behind.
+    its final name. An error leaves nothing behind.
 
     Returns:
-        A description of the exported point: scores on dev, width, size, number of encoders and the time to encode a
-        sentence on the CPU, and the guards that it misses or was not measured under.
+        A description of the exported point: its scores on dev, its width, its size, the number of encoders, the time to
+        encode a sentence on the CPU, and the guards that it misses or was not scored on.
 
     Raises:
         InputError: If the point does not exist, ``to`` exists, two encoders cannot be joined, ``as_adapter`` is
@@ -97,7 +97,7 @@ def export(  # noqa: PLR0913 (the options of the command)
     if point.partition("=")[0] == PROBE:
         if as_adapter or conditions or data_set is not None:
             raise InputError(
-                f"--point is {point}; allowed with --adapter, --where, --prefer or --data-set: no probe"
+                f"--point is {point}; allowed with --adapter, --where, --prefer or --data-set: any point except a probe"
             )
         return _export_probe(run, summary, point, to, hub_name)
     member = _choose(run, summary, point, conditions)
@@ -114,7 +114,7 @@ def export(  # noqa: PLR0913 (the options of the command)
         unmeasured = [name for name in settings["guards"] if name not in member.guards]
     except (ValidationError, KeyError, TypeError, ValueError):
         raise InputError(
-            f"{run.location}/{SETTINGS}: missing or damaged; put back the run's own file"
+            f"{run.location}/{SETTINGS}: missing or damaged; restore the run's own file"
         ) from None
     replicates = (
         event.run or 0
@@ -158,7 +158,7 @@ def _export_probe(run: Folder, summary: Summary, name: str, to: Path, hub_name: 
     """
     results = summary.results
     probes: dict[str, Point] = {}
-    if not results.info.tasks:  # a sequence's probes, one per data set, have no names
+    if not results.info.tasks:  # a sequence's probes cannot be selected by name
         for point in results.points:
             if point.kind == PROBE and point.split == "dev":
                 probes[key_name(point.key)] = point
@@ -192,11 +192,11 @@ def _provenance(run: Folder, point: str, base: str, data: DataConfig) -> Provena
 
 
 def _described(summary: Summary, point: Point, folder: Path, milliseconds: float) -> str:
-    """Return the scores and the costs of an exported point."""
+    """Return an exported point's scores, size and encoding time as text."""
     scores = show_pair(point, summary.goals, digits=2)
     encoders_used = "1 encoder" if point.num_encoders == 1 else f"{point.num_encoders} encoders"
     num_bytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    size = f"width {point.width}, {encoders_used}, {num_bytes / 1e6:,.0f} MB, {milliseconds:.1f} ms a query on the CPU"
+    size = f"width {point.width}, {encoders_used}, {num_bytes / 1e6:,.0f} MB, {milliseconds:.1f} ms per query on the CPU"
     return f"dev {scores}, {size}"
 
 
@@ -233,7 +233,7 @@ def _build(
     trainable = _load_tuned(chosen, weights, encoders)
     if as_adapter:
         base = BaseModel.of(encoders.model)
-        is_on_hub = encoders.model.name != "demo"  # the demo's model is in a package
+        is_on_hub = encoders.model.name != "demo"  # the demo model comes from a package
         adapter.keep(trainable.model, _share(chosen), base.hub_name if is_on_hub else None)
     else:
         trainable.finish(_share(chosen))
@@ -256,7 +256,7 @@ class _Encoder(NamedTuple):
 def _build_encoder(
     chosen: Point, tuned: "SentenceTransformer", head: Head | None, encoders: RunEncoders
 ) -> _Encoder:
-    """Build the model of a point from a tuned encoder that embeds both sides alike."""
+    """Build the model of a point, for one side or both, from a tuned encoder."""
     if chosen.kind in joined_encoder.KINDS:
         reference = _load_reference(encoders, chosen)
         model = joined_encoder.build(chosen.key, tuned, reference, head)
@@ -271,7 +271,7 @@ def _build_encoder(
 def _build_sub_embedding(
     chosen: Point, weights: TrainedWeights, encoders: RunEncoders, data_set_number: int
 ) -> _PointModel:
-    """Build the model of a point for one data set of a sequence."""
+    """Build the model of a point for one data set in a sequence."""
     try:
         adapter = SubEmbeddings.from_weights(weights)
     except ValueError as error:
@@ -320,7 +320,7 @@ def _build_query_encoder(
     if chosen.value is not None:
         if encoders.reference_prompts.query != prompts.query:
             raise InputError(
-                f"{chosen.name} cannot be exported: the reference encoder has another prompt for queries"
+                f"{chosen.name} cannot be exported: the reference encoder has a different prompt for queries"
             )
         embed_query = partial(_embed_sum, chosen.value, (tuned, reference), prompt=prompts.query)
     model = modules.build_query_encoder(chosen.key, tuned, reference)
@@ -353,7 +353,7 @@ def _choose(run: Folder, summary: Summary, point: str, conditions: Sequence[str]
         raise InputError(f"{run.location}: no trial finished a rung; nothing to export")
     if conditions:
         return _choose_by_conditions(run, summary, point, conditions)
-    # the notation of the report's table
+    # also accept the notation in the report's table
     wanted = point.removesuffix(":plain").replace("(", "=").replace(")", "")
     names = []
     for member in members:
@@ -379,7 +379,7 @@ def _choose_by_conditions(
 ) -> Member:
     """Return the knee or the best point among the front's members that meet the conditions.
 
-    If no member meets them, choose among all points whose weights were kept: those of rungs that have a member.
+    If no member meets them, choose among all points whose weights were kept: those at the rungs of front members.
     """
     if point not in ("knee", "best"):
         raise InputError(f"--point is {point}; allowed with --where or --prefer: knee, best")
@@ -400,7 +400,7 @@ def _choose_by_conditions(
 
 
 def _read_weights(run: Folder, chosen: Point) -> tuple[TrainedWeights, Head | None]:
-    """Return the trained weights of the point's rung, and its head."""
+    """Return the trained weights and the head of the point's rung."""
     name = _folder_of_weights(chosen)
     if not run.exists(name):
         if chosen.kind == LABELED:
@@ -448,7 +448,7 @@ def _load_reference(encoders: RunEncoders, chosen: Point) -> "SentenceTransforme
     model, reference = encoders.model, encoders.reference
     if (reference.prompt, reference.max_tokens) != (model.prompt, model.max_tokens):
         raise InputError(
-            f"{chosen.name} cannot be exported: the reference encoder has another prompt or max_tokens"
+            f"{chosen.name} cannot be exported: the reference encoder has a different prompt or max_tokens"
         )
     return _load(reference, encoders.reference_identity, "reference")
 
@@ -462,7 +462,7 @@ def _load(
         raise InputError(f"model {config.name!r} has changed since the run; {reason}")
     model = encoder.load(config, role=role, source=source)
     if role == "reference":
-        bf16_weights.widen(model)  # as Trainable.finish does with the tuned one
+        bf16_weights.widen(model)  # as Trainable.finish does with the tuned model
     return model
 
 
@@ -539,7 +539,7 @@ def _embed_sub_joined(
     sentences: Sequence[str],
     prompt: str,
 ) -> Embeddings:
-    """Return the vectors (sentences, width) of ``concat(value)`` of a data set's sub-embedding and the reference."""
+    """Return the ``concat(value)`` vectors (sentences, width) of a data set's sub-embeddings and the reference."""
     return _concatenate(
         value, embed(sentences, prompt=prompt), encoder.embed_texts(reference, sentences, prompt)
     )
@@ -551,7 +551,7 @@ def _embed_sum(
     sentences: Sequence[str],
     prompt: str,
 ) -> Embeddings:
-    """Return e_R + value * e_M of sentences, scaled to unit length: (sentences, width)."""
+    """Return e_R + value * e_M for each sentence, scaled to unit length, (sentences, width)."""
     tuned, reference = (encoder.embed_texts(model, sentences, prompt) for model in models)
     sums = reference + np.float32(value) * tuned
     embeddings: Embeddings = sums / np.linalg.norm(sums, axis=1, keepdims=True)
@@ -577,7 +577,7 @@ def _join(first: Embeddings, second: Embeddings) -> Embeddings:
 
 @dataclass(frozen=True)
 class _Expected:
-    """The vectors of some sentences under the encoders that a point was scored with, and their similarity function.
+    """Sample sentences with their vectors under the encoders that a point was scored with, and the similarity function.
 
     ``embeddings`` holds the sentences' vectors as queries and as documents.
     """
@@ -587,28 +587,28 @@ class _Expected:
     similarity: Literal["cosine", "dot"]  # dot for vectors with class probabilities
 
     def find_difference(self, embeddings: Embeddings, side: Side) -> str:
-        """Return how the sentences' vectors on a side differ from the expected ones; empty if they do not."""
+        """Describe how the sentences' vectors on a side differ from the expected ones; empty if they do not differ."""
         expected = self.embeddings.of(side)
         if embeddings.shape != expected.shape:
-            return f"returns vectors of width {embeddings.shape[-1]}; the scored ones have width {expected.shape[-1]}"
+            return f"returns vectors of width {embeddings.shape[-1]}; the scored vectors have width {expected.shape[-1]}"
         allowed = MAX_DIFFERENCE_WITH_CLASSES if self.similarity == "dot" else MAX_DIFFERENCE
         difference = float(np.abs(embeddings - expected).max())
         longest = float(np.linalg.norm(expected, axis=1).max())
         relative = difference / max(1.0, longest)
         if relative <= allowed:  # false for NaN
             return ""
-        return f"returns other vectors than the run's weights (difference: {relative:.2g}, allowed: {allowed:g})"
+        return f"returns different vectors than the run's weights (difference: {relative:.2g}, allowed: {allowed:g})"
 
 
 def _verify(folder: Path, expected: _Expected, to: Path) -> float:
-    """Load a saved model as its users will, and raise InputError if its vectors are not the expected ones.
+    """Load a saved model as users will, and raise InputError if its vectors differ from the expected ones.
 
     Returns:
         The shortest time in milliseconds to encode one of the short sentences as a query.
     """
     from sentence_transformers import SentenceTransformer
 
-    embeddings: dict[str, Embeddings] = {}  # by method
+    embeddings: dict[str, Embeddings] = {}  # keyed by method
     try:
         with encoder.without_progress_bars():
             model = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
@@ -628,7 +628,7 @@ def _verify(folder: Path, expected: _Expected, to: Path) -> float:
     if model.similarity_fn_name != expected.similarity:
         raise InputError(
             f"{to}: not written: similarity_fn_name of the saved model is {model.similarity_fn_name}; allowed: "
-            f"{expected.similarity}, by which the point was scored"
+            f"{expected.similarity}, with which the point was scored"
         )
     times = []
     for sentence in expected.sentences[:NUM_TIMED]:
@@ -660,7 +660,7 @@ def _write(
             milliseconds = _verify(temporary, expected, to)
             provenance.write(temporary)
             write_card(temporary, to.name)
-            # Give weight files the mode of other new files; safetensors lets only their owner read them.
+            # safetensors makes weight files readable only by their owner; give them the mode of other new files.
             mode = (temporary / "modules.json").stat().st_mode
             for file in temporary.rglob("*.safetensors"):
                 file.chmod(mode)
@@ -683,7 +683,7 @@ def _is_alive(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # another user's
+    except PermissionError:  # the process belongs to another user
         return True
     return True
 
@@ -697,6 +697,6 @@ def _removed_on_failure(temporary: Path) -> Iterator[None]:
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         for parent in missing:
-            with contextlib.suppress(OSError):  # never created, or now contains other files
+            with contextlib.suppress(OSError):  # was never created, or now contains other files
                 parent.rmdir()
         raise

@@ -1,4 +1,4 @@
-"""Guards: sentence-transformers evaluators on files, and the scores of front members under them."""
+"""Guards: sentence-transformers evaluators that score front members on the data in users' files."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -18,8 +18,8 @@ from raysweep.storage.folder import Folder
 class Guard:
     """A guard with its files loaded.
 
-    ``evaluator`` creates one evaluator per model, since an evaluator keeps the similarity function of its first model.
-    ``left_out`` describes the excluded part of the files, if any.
+    ``evaluator`` creates a new evaluator for each model, because evaluators keep the similarity function of the first one.
+    ``left_out`` describes which rows are excluded, if any.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Guard:
 
 
 def check(guards: Mapping[str, GuardConfig], warn: Callable[[str], None]) -> None:
-    """Read all files of the guards, so that errors are reported before any long work."""
+    """Read all files of the guards, so that errors are reported before any long-running work."""
     for name, config in guards.items():
         try:
             guard = Guard.open(name, config)
@@ -75,7 +75,7 @@ def check(guards: Mapping[str, GuardConfig], warn: Callable[[str], None]) -> Non
 def measure(
     run: Folder, guards: Mapping[str, GuardConfig], wanted: Mapping[Point, list[str]]
 ) -> Iterator[GuardScore | InputError]:
-    """Yield the scores of points under their ``wanted`` guards, or an InputError for each failure."""
+    """Yield the scores of points on their ``wanted`` guards, and an InputError for each failure."""
     opened: dict[str, Guard] = {}
     for name, config in guards.items():
         try:
@@ -86,7 +86,7 @@ def measure(
         assert point.trial is not None and point.step is not None
         try:
             model = model_of(run, point)
-        except Exception as error:  # any error: the sweep's results remain valid without guards
+        except Exception as error:  # the sweep's results are valid without guards
             yield _as_input_error(point.name, error)
             continue
         for name in names:
@@ -147,7 +147,7 @@ def _retrieval(config: GuardConfig) -> Callable[[], Any]:
 
 
 def _texts(file: str) -> dict[str, str]:
-    """Return texts keyed by id, or raise InputError if an id occurs twice."""
+    """Return texts keyed by id. Raise InputError if an id occurs twice."""
     texts: dict[str, str] = {}
     for row, (key, text) in enumerate(_rows(file, ("id", "text")), 1):
         if key in texts:
@@ -159,7 +159,7 @@ def _texts(file: str) -> dict[str, str]:
 
 
 def _rows(file: str, columns: tuple[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the rows of two columns as text. Raise InputError if a cell is empty or the file holds no rows."""
+    """Yield the rows of two columns as text. Raise InputError if a cell is empty or the file has no rows."""
     num_rows = 0
     for piece in sources.pieces(file):
         for block in sources.read_values(piece, columns):

@@ -8,7 +8,7 @@ from raysweep.data.hub import reachable
 from raysweep.encoders import provenance
 from raysweep.errors import InputError
 
-KEPT_HERE = (provenance.FILE,)  # contains paths of the run and of its data
+KEPT_HERE = (provenance.FILE,)  # contains the paths of the run and its data
 
 
 def check_name(name: str) -> None:
@@ -30,11 +30,11 @@ def push(folder: Path, name: str, *, private: bool) -> str:
     The file with local paths is not uploaded.
 
     Raises:
-        InputError: If the Hub is unreachable or rejects the upload. The folder remains, and the one-line message
-            explains how to push it later.
+        InputError: If the Hub is unreachable or rejects the upload. The folder is kept, and the one-line
+            message explains how to push it later.
     """
     later = f"later: hf upload {shlex.quote(name)} {shlex.quote(str(folder))} . --exclude {' '.join(KEPT_HERE)}"
-    written = f"{folder} is written, but not pushed to {name}"
+    written = f"{folder} was written but not pushed to {name}"
     if not reachable():
         raise InputError(f"{written}: the Hub is unreachable; {later}")
     from huggingface_hub import HfApi, get_token
@@ -63,7 +63,7 @@ def push(folder: Path, name: str, *, private: bool) -> str:
         )
     except InputError:
         raise
-    except Exception as error:  # the client passes on all errors of its lower layers
+    except Exception as error:  # the client passes on any error from its lower layers
         reason = _one_line(error).replace(token, "(token)")
         raise InputError(f"{written}: {reason}; {later}") from None
     return f"{api.endpoint}/{name}"

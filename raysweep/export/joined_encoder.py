@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
-KINDS = ("concat", "class_concat", LABELED)  # points of two encoders
+KINDS = ("concat", "class_concat", LABELED)  # points that join two encoders
 
-# the norms of their vectors vary, so they are ranked by inner product
+# kinds with vectors of varying norms, whose similarity is the inner product
 BY_PRODUCT = (
     "class_concat",
     LABELED,
@@ -36,7 +36,7 @@ _FIRST = "cls_token_embeddings"  # key of the first encoder's vector
 def build(
     key: PointKey, tuned: "SentenceTransformer", reference: "SentenceTransformer", head: Head | None
 ) -> "SentenceTransformer":
-    """Return a model for a point of one of ``KINDS``; its similarities rank sentences as the point's scores do.
+    """Return a model for a point of one of ``KINDS``; its similarities rank sentences as in the point's evaluation.
 
     For ``concat``, the model returns the weighted vector [e_M ; e_R], scaled to unit length. For ``class_concat``, it
     returns the weighted vector [p ; e_R], whose norm varies, so its similarity function is ``dot``. For a ``labeled``

@@ -1,7 +1,6 @@
-"""Model card of an exported model: sentence-transformers' own card, extended with the sweep and ``front.png``.
+"""Model card of an exported model: sentence-transformers' own card with added sections about the sweep and its front.
 
-sentence-transformers writes metadata, architecture, usage, metrics, hyperparameters and citations from the point's
-data.
+The library's part covers metadata, architecture, usage, metrics, hyperparameters and citations.
 """
 
 import inspect
@@ -41,35 +40,36 @@ CARD = "README.md"
 PICTURE = "front.png"
 
 _TASK = "retrieval of sentences of the same class that are close in meaning"
-_TASK_OF_RELATIONS = "retrieval of the documents of a query"
-_DEMO_DATA = "demo (sentences that raysweep generates by a grammar)"
+_TASK_OF_RELATIONS = "retrieval of the documents that are relevant to a query"
+_DEMO_DATA = "demo (sentences that raysweep generates from a grammar)"
 # a heading of the library's card; the front is inserted before it
 _TRAINING = "\n## Training Details\n"
-_DOWNLOAD = "# Download from the 🤗 Hub\n"  # in its usage section, which assumes a model on the Hub
+_DOWNLOAD = "# Download from the 🤗 Hub\n"  # in the usage section, which assumes a model on the Hub
 _PLACEHOLDER = "sentence_transformers_model_id"
 
 _JOINED = {
-    "concat": "Each embedding is [√g·e_M ; e_R]/√(1+g), of e_M under the tuned encoder and e_R under the reference encoder, "
-    "so that a cosine ranks by cos_R + g·cos_M. The two are joined by modules of sentence-transformers 6.",
-    "class_concat": "Each embedding is [√g·p ; e_R], of the class probabilities p that the tuned encoder's head gives and "
-    "e_R under the reference encoder. Rank by the inner product, which is cos_R + g·p·p'; lengths differ, so do not "
-    "normalize. The two are joined by modules of sentence-transformers 6.",
-    LABELED: "Each embedding is [√g·p ; e_R], of the class probabilities p that the tuned encoder's head gives and e_R "
-    "under the reference encoder: that of a query. What is retrieved has known labels, which take the place of p as below; "
-    "the inner product of the two is cos_R + g·p(the sentence's label). Lengths differ, so do not normalize. Without those "
-    "labels it is a model of the kind class_concat, with other scores. The two encoders are joined by modules of "
-    "sentence-transformers 6.",
-    QUERY: "`encode_query` is tuned, and `encode_document` is the reference encoder: embeddings of documents that it "
-    "computed before stay valid.",
-    QUERY_CONCAT: "`encode_query` returns e_R + g·e_M, scaled to unit length, of e_M under the tuned encoder and e_R under "
-    "the reference encoder, which is `encode_document`: embeddings of documents that it computed before stay valid.",
-    "interpolate": "Its weights are between those of the base model and the tuned ones.",
+    "concat": "Each embedding is [√g·e_M ; e_R]/√(1+g), where e_M is the tuned encoder's embedding and e_R the reference "
+    "encoder's, so that cosines rank by cos_R + g·cos_M. Modules of sentence-transformers 6 join the two encoders.",
+    "class_concat": "Each embedding is [√g·p ; e_R], where p are the class probabilities from the tuned encoder's head and "
+    "e_R is the reference encoder's embedding. Rank by the inner product, which is cos_R + g·p·p'. Embeddings differ in "
+    "length, so do not normalize them. Modules of sentence-transformers 6 join the two encoders.",
+    LABELED: "The model embeds queries as [√g·p ; e_R], where p are the class probabilities from the tuned encoder's head "
+    "and e_R is the reference encoder's embedding. For the sentences to retrieve, whose labels are known, one-hot labels "
+    "replace p, as in the code below; the inner product with a query is then cos_R + g·p(the sentence's label). Embeddings "
+    "differ in length, so do not normalize them. If the labels are not used, this is a class_concat model, which has "
+    "different scores. Modules of sentence-transformers 6 join the two encoders.",
+    QUERY: "`encode_query` uses the tuned encoder and `encode_document` the reference encoder, so the reference encoder's "
+    "existing document embeddings stay valid.",
+    QUERY_CONCAT: "`encode_query` returns e_R + g·e_M, scaled to unit length, where e_M is the tuned encoder's embedding "
+    "and e_R the reference encoder's. `encode_document` uses the reference encoder, so its existing document embeddings "
+    "stay valid.",
+    "interpolate": "The weights are interpolated between those of the base model and the tuned ones.",
     "truncate": "Each embedding consists of the first coordinates of the tuned encoder's embedding.",
 }
 
 _SEPARATE = (
-    "`encode_query` and `encode_document` are two encoders, both tuned from the base model: embed queries with the first, "
-    "and documents with the second. `encode` embeds documents."
+    "`encode_query` and `encode_document` use two different encoders, both tuned from the base model. `encode` embeds "
+    "documents."
 )
 
 
@@ -77,11 +77,11 @@ _SEPARATE = (
 class CardFacts:
     """The facts about an exported point.
 
-    ``data`` is the run's data settings, ``pool_seed`` the seed of its pools. ``replicate`` is the replicate number that
-    the trial's seed derives from, 0 for a first run. ``hub_name`` is the name to load the model from, or None for
-    its folder. ``unmeasured`` lists the sweep's guards without a score for this point. ``is_adapter`` states whether
-    the folder contains only a LoRA adapter. ``data_set`` is the data set of a sequence whose mask the model uses, if
-    any.
+    ``data`` holds the run's data settings, and ``pool_seed`` is the seed for its pools. ``replicate`` is the trial's
+    replicate number, from which its seed is derived, or 0 if it is not a replicate. ``hub_name`` is the model's name on
+    the Hub, or None to load it from its folder. ``unmeasured`` lists the sweep's guards without a score for this point.
+    ``is_adapter`` states whether the folder contains only a LoRA adapter. ``data_set`` is the data set whose mask the
+    model uses, if the run is on a sequence.
     """
 
     summary: Summary
@@ -101,7 +101,7 @@ class CardFacts:
 
     @property
     def front(self) -> Sequence[Member]:
-        """Return the front that the point is a member of."""
+        """Return the front that the point is on."""
         return self.summary.labeled if self.point.kind == LABELED else self.summary.members
 
     @property
@@ -116,7 +116,7 @@ class CardFacts:
 
     @property
     def models(self) -> Mapping[str, BaseModel]:
-        """Return the models that the point's model is built from, keyed by role."""
+        """Return the models from which the point's model is built, keyed by role."""
         base = BaseModel.of(self.encoders.model)
         if self.point.kind not in KINDS:
             return {"base": base}
@@ -124,7 +124,7 @@ class CardFacts:
 
 
 class RetrievalScores:
-    """A substitute for an evaluator in the library's card: the scores of a point on one split."""
+    """A point's scores on one split, in place of an evaluator in the library's card."""
 
     primary_metric = None
 
@@ -194,9 +194,9 @@ def write_probe(  # noqa: PLR0913 (the facts of a card)
     introduction, heading, training = _library_card(model, hub_name, name)
     classes = ", ".join(info.label_names)
     origin = (
-        "## How it was made\n\nThe encoder is untrained. A logistic regression on its embeddings of the sweep's training "
-        f"sentences gives the probabilities p of the classes {_plain(classes)}. Each embedding is [√g·p ; e], with g = "
-        f"{dev.value:g} and the encoder's own embedding e: rank by the inner product, and do not normalize.\n"
+        "## How it was made\n\nThe encoder was not tuned. A logistic regression on its embeddings of the sweep's training "
+        f"sentences predicts the probabilities p of the classes {_plain(classes)}. Each embedding is [√g·p ; e], where g = "
+        f"{dev.value:g} and e is the encoder's own embedding. Rank by the inner product, and do not normalize embeddings.\n"
     )
     (folder / CARD).write_text(f"{introduction}\n{origin}{heading}{training}", encoding="utf-8")
 
@@ -204,7 +204,7 @@ def write_probe(  # noqa: PLR0913 (the facts of a card)
 def _library_card(
     model: SentenceTransformer, hub_name: str | None, name: str
 ) -> tuple[str, str, str]:
-    """Return the library's card in three parts: up to the training section, this section's heading, and its content."""
+    """Return the library's card in three parts: up to the training section, that section's heading, and the rest."""
     card = generate_model_card(model)
     if hub_name is None:
         card = card.replace(_DOWNLOAD, "")
@@ -246,13 +246,13 @@ def _card_data(
     data.set_best_model_step(point.step or 0)
     loss_class = _loss_class(facts)
     has_citation = not is_own(loss_class) and hasattr(loss_class, "citation")
-    # only name and citation are read
+    # only the class's name and citation are read
     data.set_losses([object.__new__(loss_class)] if has_citation else [])
     return data
 
 
 def _metrics(summary: Summary, point: Point) -> dict[str, str]:
-    """Return scores in [0, 1], keyed by name, as text that begins with the number."""
+    """Return scores in [0, 1], keyed by name, as text that starts with the number."""
     intervals = summary.intervals_of(point)
     metrics = {}
     for name in summary.score_names:
@@ -264,7 +264,7 @@ def _metrics(summary: Summary, point: Point) -> dict[str, str]:
 
 
 def _training_logs(facts: CardFacts) -> list[dict[str, Any]]:
-    """Return a row for each rung of the trial, with the scores of the same kind of point on dev."""
+    """Return a row for each rung of the trial, with the dev scores of the point of the same kind."""
     results, exported, goals = facts.summary.results, facts.point, facts.summary.goals
     points_by_step = {}
     for point in (*results.points, *results.labeled):
@@ -296,7 +296,7 @@ def _datasets(facts: CardFacts) -> list[dict[str, Any]]:
     ]
     loss_class = _loss_class(facts)
     described_loss = {"fullname": f"{loss_class.__module__}.{loss_class.__name__}"}
-    # A summary replaces raysweep's own classes, which others do not have.
+    # Describe raysweep's own losses by a summary instead of a class that readers may not have installed.
     if is_own(loss_class):
         summary = (inspect.getdoc(loss_class) or "").partition(".\n")[0].replace("``", "")
         described_loss = {"fullname": f"{facts.config.loss} ({summary})"}
@@ -309,7 +309,7 @@ def _datasets(facts: CardFacts) -> list[dict[str, Any]]:
 
 
 def _named_source(source: str) -> dict[str, str]:
-    """Return a source with its name on the Hub, or its own name without parent folders."""
+    """Return a source with its name on the Hub, or else its file name without parent folders."""
     if source == "demo":
         return {"name": _DEMO_DATA}
     if source.startswith("hub:"):
@@ -339,18 +339,18 @@ def _front_section(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
     if facts.member.is_knee:
         marks.append("the knee")
     if facts.member.is_best:
-        marks.append("the best under the objective")
+        marks.append("the best by the objective")
     mark = f", {' and '.join(marks)}" if marks else ""
     place = f"one of {len(members)} points" if len(members) > 1 else "the only point"
     kind = " of points that use the labels of the pool" if facts.point.kind == LABELED else ""
     loading = ""
     if facts.is_adapter:
         base = _plain(models["base"].shown)
-        loading = f"This model is a LoRA adapter of {base}: loading it needs that model and `pip install peft`."
+        loading = f"This model is a LoRA adapter for {base}; loading it requires that model and `pip install peft`."
     paragraphs = [
         "## The front it was chosen from",
         f"![{front_title(summary.goals)} of the sweep's points, and their front]({PICTURE})",
-        f"This model is {place} of the front{kind} that the sweep found{mark}. {_plain(objective_text(info))}",
+        f"This model is {place} on the front{kind} that the sweep found{mark}. {_plain(objective_text(info))}",
         _definitions(facts, models),
         _intervals_sentence(facts),
         _reference_sentence(summary),
@@ -367,7 +367,7 @@ def _front_section(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
 
 def _definitions(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
     """Return the definitions of the scores."""
-    scale = "The picture has them x100, the metrics in [0, 1]."
+    scale = "The figure shows scores x100; the metrics are in [0, 1]."
     if "reference" in models:
         name = models["reference"].shown
     else:
@@ -378,21 +378,21 @@ def _definitions(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
     if facts.summary.results.info.is_related:
         return f"{RANKING_TEXT} The reference encoder is {reference}. {scale}"
     return (
-        "Polarity P is the weighted share of the k retrieved sentences that have the query's label, similarity S their "
-        f"weighted mean cosine to the query under the reference encoder ({reference}), retention S over S of that encoder. "
-        f"{scale}"
+        "Polarity P is the weighted share of the k retrieved sentences that have the query's label. Similarity S is their "
+        f"weighted mean cosine to the query under the reference encoder ({reference}). Retention is S divided by the "
+        f"reference encoder's own S. {scale}"
     )
 
 
 def _data_set_sentence(facts: CardFacts) -> str:
-    """Return the sentences about a model for one data set of a sequence; empty for other models."""
+    """Return the text about a model for one data set in a sequence, or an empty string for other models."""
     if facts.data_set is None:
         return ""
     names = ", ".join(map(_plain, facts.summary.results.info.tasks))
     return (
-        f"The sweep's adapter learned the data sets {names} one after another, each with its own mask (HyperMask). This "
-        f"model is for {_plain(facts.data_set)}: the frozen encoder, followed by the adapter under that mask as dense "
-        "layers. The scores are means over all data sets, each under its own mask."
+        f"The sweep trained an adapter on the data sets {names} in sequence, each with its own mask (HyperMask). This model "
+        f"is for {_plain(facts.data_set)}: the frozen encoder, followed by dense layers that apply the adapter with that "
+        "mask. The scores are means over all data sets, each with its own mask."
     )
 
 
@@ -404,14 +404,14 @@ def _pool_code(facts: CardFacts) -> str:
         "",
         f"classes = {json.dumps(list(names), ensure_ascii=False)}",
         "embeddings = model.encode(sentences)",
-        "numbers = [classes.index(label) for label in labels]  # of the sentences",
+        "numbers = [classes.index(label) for label in labels]  # one per sentence",
         f"embeddings[:, :{len(names)}] = {facts.point.value!r} ** 0.5 * np.eye({len(names)})[numbers]",
     ]
     return "\n".join(["```python", *lines, "```"])
 
 
 def _intervals_sentence(facts: CardFacts) -> str:
-    """Return the text about the metrics' intervals, including why a split has none."""
+    """Return the text about the metrics' intervals, with the reason if a split has none."""
     summary = facts.summary
     if facts.point.kind == LABELED:
         return "There are no intervals: per-query scores are not stored for points that use labels."
@@ -419,10 +419,10 @@ def _intervals_sentence(facts: CardFacts) -> str:
     if summary.uncertainty:
         (level,) = {front.level for front in summary.uncertainty.values()}
         texts.append(
-            f"In brackets are {level:.0%} intervals over queries; they do not cover the training seed."
+            f"Brackets contain {level:.0%} intervals over queries, which do not account for the training seed."
         )
     if "dev" in summary.uncertainty:
-        texts.append("Those on dev are corrected for the selection of the front on dev.")
+        texts.append("The intervals on dev are corrected for the selection of the front on dev.")
     for split in summary.splits:
         if split not in summary.uncertainty:
             texts.append(
@@ -432,7 +432,7 @@ def _intervals_sentence(facts: CardFacts) -> str:
 
 
 def _reference_sentence(summary: Summary) -> str:
-    """Return the sentence with P and S of R, on the splits that have them."""
+    """Return the sentence with the reference encoder's P and S on each split."""
     info = summary.results.info
     first_heading, second_heading = info.goals.headings
     terms = []
@@ -456,7 +456,7 @@ def _guard_sentence(member: Member) -> str:
 
 
 def guard_warnings(facts: CardFacts) -> list[str]:
-    """Return warnings for guards that the point misses or was not measured under; empty if it meets all."""
+    """Return warnings for guards that the point misses or was not scored on; empty if it meets all guards."""
     missed = [
         f"{score.score:.5f} on {name} (required: at least {score.at_least:g})"
         for name, score in sorted(facts.member.guards.items())
@@ -528,11 +528,11 @@ def _source_rows(facts: CardFacts, models: Mapping[str, BaseModel]) -> dict[str,
         rows["reference encoder"] = models["reference"].shown
     for name, model in models.items():
         rows[f"license of the {name} model"] = str(model.license)
-    rows["license"] = f"{joint_license(models)}; data has its own licenses"
+    rows["license"] = f"{joint_license(models)}; the data has its own licenses"
     return rows
 
 
 def _plain(text: str) -> str:
-    """Return text on one line with Markdown markup escaped as entities, which also works in tables."""
+    """Return text on one line, with Markdown markup escaped as entities, which tables support too."""
     line = " ".join(text.split())
     return re.sub(r"[&<\\`*_|\[\]]", lambda character: f"&#{ord(character[0])};", line)

@@ -1,8 +1,9 @@
 """The sentence-transformers modules of exported models, except those in :mod:`raysweep.export.joined_encoder`.
 
-- Points whose queries and documents have different encoders, with the library's ``Router``: ``encode_query`` and
-  ``encode_document`` are the two encoders; ``encode`` embeds documents.
-- The model for one data set in a sequence: the frozen encoder, then the adapter's dense layers with the data set's mask.
+- Points with different encoders for queries and documents use the library's ``Router``, so that ``encode_query`` and
+  ``encode_document`` call the two encoders; ``encode`` embeds documents.
+- A model for one data set in a sequence is the frozen encoder, followed by the adapter's dense layers with the data
+  set's mask.
 """
 
 from collections.abc import Sequence
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 def build_pair(
     models: "Sides[SentenceTransformer]", similarity: Literal["cosine", "dot"]
 ) -> "SentenceTransformer":
-    """Return a model with the modules of the query and document encoders."""
+    """Return a model that combines the modules of a query encoder and a document encoder."""
     modules: Sides[list[nn.Module]] = models.map(lambda model: list(model.children()))
     return _route(modules, similarity)
 
@@ -35,7 +36,7 @@ def build_pair(
 def build_query_encoder(
     key: PointKey, tuned: "SentenceTransformer", reference: "SentenceTransformer"
 ) -> "SentenceTransformer":
-    """Return a model for a point of one of ``QUERY_KINDS``; its cosines rank sentences as the point's scores do.
+    """Return a model for a point of one of ``QUERY_KINDS``; its cosines rank documents as in the point's evaluation.
 
     Queries are embedded as e_M for ``query``, and as e_R + g e_M, scaled to unit length, for ``query_concat(g)``.
     Documents are embedded by the reference encoder, whose stored embeddings stay valid.
@@ -109,7 +110,7 @@ def embed_sub_embedding(
     sentences: Sequence[str],
     prompt: str,
 ) -> Float32Array:
-    """Return the sub-embeddings (sentences, width) of a data set, as a run scores them."""
+    """Return the sub-embeddings (sentences, width) for a data set, computed as in the run's evaluation."""
     embeddings = torch.from_numpy(encoder.embed_texts(base, sentences, prompt))
     embedded: Float32Array = adapter.embed(embeddings, number).numpy()
     return embedded

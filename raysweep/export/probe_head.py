@@ -1,4 +1,4 @@
-"""The head of a run's probe, which is not stored but refitted on the run's artifacts."""
+"""The head of a run's probe. It is not stored, so it is refitted on the run's artifacts."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -22,10 +22,10 @@ MAX_DIFFERENCE = 1e-6  # from the stored score; the solver may converge elsewher
 
 
 def fit_again(run: Folder, settings: Mapping[str, Any], point: Point) -> Head:
-    """Return the head behind the scores of one of the probe's points on dev.
+    """Refit the probe's head, and verify that it reproduces the scores of one of the probe's points on dev.
 
     Raises:
-        InputError: If artifacts are missing, or if the head's scores differ.
+        InputError: If the settings are damaged, artifacts are missing or have changed, or the scores differ.
     """
     try:
         config = EvaluationConfig.model_validate(settings["evaluation"])
@@ -38,14 +38,14 @@ def fit_again(run: Folder, settings: Mapping[str, Any], point: Point) -> Head:
     head = probe.fit_prepared(prepared, seed, dev if config.points.calibrate else None)
     if head is None:
         raise InputError(
-            f"{run.location}: its probe cannot be fitted again, since the artifacts have changed"
+            f"{run.location}: its probe cannot be refitted, because the artifacts have changed"
         )
     scores = probe.score(head, dev, [point.value])[point.value]
     for name in ("polarity", "similarity"):
         difference = abs(scores.mean(name) - point[name])
         if not difference <= MAX_DIFFERENCE:
             raise InputError(
-                f"{run.location}: the probe fitted again on the artifacts differs in {name} by {difference:.2g}; "
+                f"{run.location}: the probe refitted on the artifacts differs in {name} by {difference:.2g}; "
                 f"allowed: {MAX_DIFFERENCE:g}"
             )
     return head

@@ -1,6 +1,6 @@
 """The encoders of a run, as recorded in its files, and the names and licenses of their models.
 
-Names and licenses are those stated in a model's files; nothing is guessed.
+Names and licenses come only from the models' files; nothing is guessed.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from raysweep.errors import InputError
 from raysweep.storage.folder import Folder
 
 UNKNOWN = "unknown"  # the Hub's word for an unstated license
-OTHER = "other"  # the Hub's word for a license outside its list, or for several
+OTHER = "other"  # the Hub's word for a license that is not on its list, or for several licenses
 
 DEMO = "sentence-transformers/all-MiniLM-L6-v2"  # the model in the demo encoder's package
 
@@ -73,13 +73,13 @@ class RunEncoders:
 
 
 def _prompts_of(config: EncoderConfig) -> Sides[str]:
-    """Return the prompts of a recorded encoder; it has at least one."""
+    """Return a recorded encoder's prompts for queries and documents."""
     return Sides.merge(config.prompt_on("query") or "", config.prompt_on("document") or "")
 
 
 @dataclass(frozen=True)
 class License:
-    """The Hub's identifier of a license, or ``unknown``; ``detail`` is the name of an ``other`` license."""
+    """The Hub's identifier for a license, or ``unknown``. ``detail`` names the license if the identifier is ``other``."""
 
     identifier: str = UNKNOWN
     detail: str = ""
@@ -89,7 +89,7 @@ class License:
 
     @classmethod
     def of(cls, folder: Path) -> "License":
-        """Return the license in a model's card metadata, or else the value of ``license`` in its ``config.json``."""
+        """Return the license in a model's card metadata, or else the one in its ``config.json``."""
         card = _read_values(folder / "README.md")
         config = _read_values(folder / "config.json")
         identifiers = _words(card.get("license") or config.get("license"))
@@ -106,7 +106,7 @@ class License:
 
 @dataclass(frozen=True)
 class BaseModel:
-    """An encoder that another model is built from. ``hub_name`` and ``revision`` are None for a folder."""
+    """An encoder from which another model is built. ``hub_name`` and ``revision`` are None for a folder."""
 
     shown: str
     hub_name: str | None
@@ -128,12 +128,12 @@ class BaseModel:
             _, _, place = source.known_identity.partition(":")
             name, _, revision = place.rpartition("@")
             return cls(name, name, revision, model_license)
-        # without the parent folders, which are private
+        # leave out the parent folders, which are private
         return cls(source.folder.name, None, None, model_license)
 
 
 def joint_license(models: Mapping[str, BaseModel]) -> License:
-    """Return the license of a model built from ``models`` (keyed by role): unknown if any of their licenses is."""
+    """Return the license of a model built from ``models``, keyed by role: unknown if any of theirs is unknown."""
     licenses = {name: model.license for name, model in models.items()}
     distinct = set(licenses.values())
     if len(distinct) == 1:
@@ -157,7 +157,7 @@ def _read_values(path: Path) -> dict[str, Any]:
 
 
 def _words(value: Any) -> list[str]:
-    """Return the texts in a value that is a string or a list, each on one line."""
+    """Return the strings in a value that is a string or a list, each on one line."""
     items = value if isinstance(value, list) else [value]
     texts = [" ".join(item.split()) for item in items if isinstance(item, str)]
     return [text[:_MAX_CHARACTERS] for text in texts if text]

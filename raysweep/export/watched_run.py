@@ -1,4 +1,4 @@
-"""A run's trials, measured on watched data with their stored weights, and the files in the run's report."""
+"""Measurement of a run's trials on watched data with their stored weights, for the run's report."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -49,7 +49,7 @@ def watch_run(
     geometry: Geometry,
     display: Display,
 ) -> list[WatchedRung]:
-    """Measure the last stored rung of each trial on the target and on watched sources, and write JSON and a figure.
+    """Measure each trial's last rung with stored weights on the target and the watched sources; write JSON and a figure.
 
     Raises:
         InputError: If the run, its encoder or a source cannot be read, the target has several sets of relations, a
@@ -73,9 +73,9 @@ def watch_run(
 
 @dataclass(frozen=True)
 class TunedTrial:
-    """A rung of a trial. ``load`` returns the trial's model in its exported form, which expects the prompts in ``config``.
+    """The rung of a trial to measure. ``load`` returns its model as exported, for use with the prompts in ``config``.
 
-    With the ``query`` tower, the model embeds documents like the base encoder.
+    If ``tower`` is ``query``, the model embeds documents like the base encoder.
     """
 
     trial: int
@@ -89,7 +89,7 @@ class TunedTrial:
 def watch(
     base: LoadedEncoder, trials: Sequence[TunedTrial], relations: WatchedRelations, display: Display
 ) -> list[WatchedRung]:
-    """Measure trials against the base encoder with each trial's prompts."""
+    """Measure each trial's encoder, and the base encoder with the same prompts, for comparison."""
     untuned: dict[str, tuple[Embedded, MeasuredRelations]] = {}
     rungs: list[WatchedRung] = []
     for trial in trials:
@@ -132,12 +132,12 @@ def _tuned_trials(
             last[point.trial] = point
     if not last:
         raise InputError(
-            f"{run.location}: no weights are stored; allowed: a run with the weights of its front"
+            f"{run.location}: no weights are stored; allowed: a run that stores the weights of its front"
         )
     num_missing = len(of_trials) - len(last)
     if num_missing:
         display.warn(
-            f"{num_missing} of {len(of_trials)} trials are not measured: only the weights of the front are stored"
+            f"{num_missing} of {len(of_trials)} trials are not measured, because only the weights of the front are stored"
         )
     configs = {
         trial.trial: trial_config(trial.config) for trial in results.trials if trial.trial in last

@@ -20,7 +20,7 @@ KINDS: tuple[str, ...] = (
 
 @dataclass
 class Entry:
-    """Total cost of all trials, or of one of the KINDS. ``saved_seconds`` is the time saved by early stopping."""
+    """Totals for all trials, or for one of the KINDS. ``saved_seconds`` is the time saved by early stopping."""
 
     kind: str
     num_trials: int = 0
@@ -38,7 +38,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Account:
-    """A run's costs. ``entries`` are in the order of KINDS, leaving out empty ones; ``total`` is their sum."""
+    """A run's costs. ``entries`` holds the nonempty entries in the order of KINDS; ``total`` is their sum."""
 
     entries: tuple[Entry, ...]
     total: Entry
@@ -60,7 +60,7 @@ class Account:
 
 
 def build_account(results: Results) -> Account:
-    """Return a run's costs. Only trials stopped early by the sweep, not by a user, count as savings."""
+    """Return a run's costs. Savings include only trials that early stopping, rather than a user, stopped."""
     num_rungs_by_trial = {trial.trial: 0 for trial in results.trials}
     for rung in results.rungs:
         num_rungs_by_trial[rung.trial] = max(rung.step, num_rungs_by_trial[rung.trial])
@@ -99,11 +99,11 @@ def sentence(account: Account, max_replicates: int | None = None) -> str:
 
 
 def describe_cost(cost: Cost) -> str:
-    """Return a cost in CPU-hours, in GPU-hours if there are GPUs, and in money if there are prices."""
+    """Return the CPU-hours, plus the GPU-hours and the amount of money if they are not zero."""
     amounts = [f"{cost.cpu_seconds / 3600:.2f} CPU-hours"]
     if cost.gpu_seconds:
         amounts.append(f"{cost.gpu_seconds / 3600:.2f} GPU-hours")
     if cost.money > 0:
         digits = ".2f" if cost.money >= 0.1 else ".2g"
-        amounts.append(f"{cost.money:{digits}} in money")
+        amounts.append(f"cost {cost.money:{digits}}")
     return ", ".join(amounts)

@@ -10,8 +10,8 @@ from raysweep.results.types import NodeTime, Results
 class Bill:
     """A sweep's bill.
 
-    ``nodes`` has one entry per node type and price; ``trials`` is the amount charged to trials for their shares of
-    nodes.
+    ``nodes`` has one entry per node type and price. ``trials`` is the amount charged to trials for the shares of nodes
+    that they occupied.
     """
 
     nodes: tuple[NodeTime, ...]
@@ -27,7 +27,7 @@ class Bill:
 
     @property
     def unused(self) -> float:
-        """Return the cost of running nodes not charged to trials: the head, idle workers and workers' unused shares."""
+        """Return the cost of running nodes that is not charged to trials: heads, idle workers and unused shares."""
         return max(0.0, self.up - self.trials)
 
     @property
@@ -42,7 +42,7 @@ def build_bill(results: Results) -> Bill:
 
 def bill_text(bill: Bill) -> str:
     """Return the bill as a one-line summary."""
-    # nodes are observed only periodically, so their observed cost may be less than the amount charged to trials
+    # nodes are counted only periodically, so their cost may be less than the amount charged to trials
     at_least = "at least " if bill.trials > bill.up else ""
     return (
         f"nodes cost {at_least}{bill.total:,.2f}: {bill.trials:,.2f} for trials, {bill.booting:,.2f} "

@@ -1,4 +1,4 @@
-"""Commands for users to copy, with the location of their run."""
+"""Commands that messages suggest to users, including the location of the run."""
 
 import shlex
 from collections.abc import Mapping
@@ -19,8 +19,8 @@ def format_resume(run: str, *options: str) -> str:
 
 
 def resume_options(results: Results) -> list[str]:
-    """Return the options that let a resumed sweep continue, given how it ended; reached limits are doubled."""
-    if results.status == "running":  # killed, so it continues within its limits
+    """Return the options needed to continue a sweep, given how it ended; a limit that it reached is doubled."""
+    if results.status == "running":  # killed before it reached a limit
         return []
     if results.status == "plateau":
         return ["--early_stopping.plateau", "null"]
@@ -34,7 +34,7 @@ def resume_options(results: Results) -> list[str]:
 
 
 def options_beyond(limit: Mapping[str, float]) -> list[str]:
-    """Return the options that double a limit, given as its key and value."""
+    """Return the options that double each limit, keyed by configuration key."""
     options = []
     for key, value in limit.items():
         options += [f"--{key}", f"{2 * value:g}"]
@@ -42,7 +42,10 @@ def options_beyond(limit: Mapping[str, float]) -> list[str]:
 
 
 def shorten(run: str) -> str:
-    """Return a location relative to the working directory if inside it, so that reports do not name outside folders."""
+    """Return a path inside the working directory as a relative path, and any other location unchanged.
+
+    This keeps parent folders out of reports.
+    """
     if location.is_uri(run):
         return run
     path = Path(run)

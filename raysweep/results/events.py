@@ -1,7 +1,7 @@
-"""Events in a run's ledger. Each is a dataclass with methods to write and read it.
+"""Events in a run's ledger: dataclasses that convert to and from JSON.
 
 ``ledger.jsonl`` in the run folder contains one JSON object per line and is the source of truth. The ``event`` key holds
-the kind of event; the other keys are the fields of the kind's class:
+the kind of event; the other keys are the fields of the class for that kind:
 
 ``run``     :class:`SessionStarted`
 ``trial``   :class:`TrialStarted`
@@ -60,7 +60,7 @@ from raysweep.results.watched import Watched
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """Base class for events. ``at`` is the sweep's running time in seconds, over all sessions."""
+    """Base class for events. ``at`` is the sweep's total running time in seconds, over all sessions."""
 
     kind: ClassVar[str]  # value stored under the key ``event``
 
@@ -88,7 +88,7 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class SessionStarted(Event):
-    """A session started with these settings. This is a ledger's first event, and it is written again at each resume.
+    """A session started with these settings. It is a ledger's first event, and it is repeated each time the run is resumed.
 
     ``config_digest`` is the SHA-256 of the session's ``config.yaml``.
     """
@@ -121,9 +121,9 @@ class SessionStarted(Event):
 class TrialStarted(Event):
     """A trial started, either with a new configuration or as a replicate.
 
-    ``num_rungs`` is the number of rungs if the trial completes. A replicate repeats the trial ``replicate_of`` with a
-    different seed, which is derived from the replicate's number ``run``, counted from 1. ``origin`` states where a
-    requested configuration came from: its position under ``first`` or the ID of a request.
+    ``num_rungs`` is the number of rungs that the trial has if it completes. A replicate repeats the
+    trial ``replicate_of`` with a different seed, which is derived from the replicate's number ``run``, starting at 1.
+    ``origin`` states where a requested configuration came from: its position under ``first`` or the ID of a request.
     """
 
     kind = "trial"
@@ -146,11 +146,11 @@ class TrialStarted(Event):
 class RungFinished(Event):
     """A trial was evaluated at a training budget of ``examples_seen`` examples, reached after ``seconds``.
 
-    ``stop`` is the trial's own reason to end here, if any. ``node`` is the node that the trial ran on. ``may_begin`` is
-    True if there were still trials to start, which affects early stopping. ``cost`` is the trial's cost so far.
-    ``calibration`` is the softmax head's calibration on dev, ``labeled`` holds the points that use the labels in the
-    pool, and ``measures`` holds the measures on dev. ``watched`` holds the measures on watched data, if there are any.
-    ``tasks`` holds the points of single data sets of a sequence; until its last data set, there are no other points.
+    ``stop`` is the reason if the trial's own rule stopped it here. ``node`` is the node that the trial ran on.
+    ``may_begin`` is True if there were still trials to start, which affects early stopping. ``cost`` is the trial's cost
+    so far. ``calibration`` is the softmax head's calibration on dev, ``labeled`` holds the points that use the labels in
+    the pool, and ``measures`` holds the measures on dev. ``watched`` holds the measures on watched data, if any.
+    ``tasks`` holds the points for single data sets in a sequence; before the last data set, there are no other points.
     """
 
     kind = "rung"
@@ -172,7 +172,7 @@ class RungFinished(Event):
     tasks: tuple[Point, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object. Points and the like leave out trial and step, which the event already contains."""
+        """Return the JSON object. Nested objects leave out the trial and step, which the event already contains."""
         values = _with_flat_points(self, super().to_json())
         if self.measures is not None:
             values["measures"] = [measure_values(measure) for measure in self.measures]
@@ -207,7 +207,7 @@ class RungFinished(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class RungWatched(Event):
-    """Watched data was measured after the search, using the weights from a trial's last rung."""
+    """The encoder from a trial's last rung was measured on watched data after the search."""
 
     kind = "watched"
 
@@ -267,7 +267,7 @@ class TrialContinued(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class TrialEnded(Event):
-    """A trial ended for good. ``traceback`` belongs to the exception, if one was raised."""
+    """A trial ended for good. ``traceback`` is that of the exception, if one was raised."""
 
     kind = "end"
 
@@ -291,7 +291,10 @@ class CheckpointsRemoved(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicatesAveraged(Event):
-    """A replicate of ``trial`` is about to end. ``points`` are the points that at least two of the ``runs`` reached."""
+    """The scores of ``trial`` and its replicates were averaged because a replicate is about to end.
+
+    ``points`` holds the means of the points that at least two of the ``runs`` runs reached.
+    """
 
     kind = "mean"
 
@@ -318,9 +321,9 @@ class ReplicatesAveraged(Event):
 class PointsScored(Event):
     """Operating points were scored outside a rung: the reference, the oracle, baselines, or front members on test.
 
-    For front members, ``calibration`` is the test calibration of their rung's softmax head, ``labeled`` holds the
+    For front members, ``calibration`` is the calibration of their rung's softmax head on test, ``labeled`` holds the
     rung's points that use the labels in the pool, and ``measures`` holds the measures on test. For the reference,
-    ``measures`` holds the measures on both splits. ``tasks`` holds the points of single data sets of a sequence.
+    ``measures`` holds the measures on both splits. ``tasks`` holds the points for single data sets in a sequence.
     """
 
     kind = "points"
@@ -344,7 +347,7 @@ class PointsScored(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class GuardsMeasured(Event):
-    """Guards measured front members. A later score for the same member and guard replaces an earlier one."""
+    """Front members were scored on guards. A later score for the same member and guard replaces an earlier one."""
 
     kind = "guards"
 
@@ -363,7 +366,10 @@ class GuardsMeasured(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class NodesCounted(Event):
-    """The cluster's node time since the last such event, including ``prepare``, was recorded at current prices."""
+    """The cluster's node time since the previous event of this kind was recorded at current prices.
+
+    It includes the time of ``prepare``.
+    """
 
     kind = "nodes"
 
@@ -372,7 +378,7 @@ class NodesCounted(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeExcluded(Event):
-    """A node was excluded for the rest of the session after ``errors`` errors in a row, the last being ``reason``."""
+    """A node was excluded for the rest of the session after ``errors`` consecutive errors; ``reason`` is the last one."""
 
     kind = "node"
 
@@ -383,10 +389,7 @@ class NodeExcluded(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class StageBegan(Event):
-    """A post-search stage started. It produces ``count`` scores, of rungs on test or of front members under guards.
-
-    The event is used only to display progress.
-    """
+    """A stage after the search started; it produces ``count`` scores. The event is used only to display progress."""
 
     kind = "stage"
 
@@ -427,7 +430,7 @@ class SessionFinished(Event):
     """A session ended. ``status`` is completed, interrupted, budget, plateau or failed.
 
     ``is_final`` is True if the sweep failed for good because too many trials failed, so that retrying the same command
-    is pointless. ``limit`` holds the key and the value of the limit that ended it, such as ``budget.minutes``.
+    is pointless. ``limit`` holds the key and value of the limit that ended the session, such as ``budget.minutes``.
     """
 
     kind = "finish"

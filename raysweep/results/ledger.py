@@ -1,6 +1,6 @@
 """The ledger: an append-only file of a sweep's events, which are defined in :mod:`raysweep.results.events`.
 
-Each line contains its event's number, counted from 1, so that missing and moved lines are detected.
+Each line contains the event's number, starting at 1, so that missing or moved lines are detected.
 """
 
 import json
@@ -37,16 +37,16 @@ class Ledger:
     place: Path | Folder
     say: Callable[[str], None] = field(default=print, repr=False)
     take_over: bool = False
-    # called if another process takes the run
+    # called if another process takes over the run
     on_lost: Callable[[], None] = field(default=lambda: None, repr=False)
     # called before the run is unlocked
     on_close: Callable[[], None] = field(default=lambda: None, repr=False)
     # called with durable events
     listeners: list[Callable[[Event], None]] = field(default_factory=list, repr=False)
-    unfinished: bytes = b""  # a last line truncated by a crash; the next append sets it aside
-    failure: str | None = None  # why an event could not be written; no more are written after it
+    unfinished: bytes = b""  # the last line, if a crash truncated it; the next append sets it aside
+    failure: str | None = None  # why writing failed; later events are not written
     _log: LineLog | None = field(default=None, repr=False)
-    # The byte and event counts of complete lines. They are one value, so that Ctrl-C cannot separate them.
+    # The numbers of bytes and events in complete lines, in one tuple so that Ctrl-C cannot make them inconsistent.
     _end: tuple[int, int] = field(default=(0, 0), repr=False)
 
     def __post_init__(self) -> None:
@@ -99,8 +99,7 @@ class Ledger:
 
         Raises:
             ValueError: If the event contains a number that is not finite.
-            InputError: If the event cannot be written. Until the ledger is opened again, it is unknown whether the
-                event was stored, so neither this event nor any later one is written.
+            InputError: If the event cannot be written. It may still have been stored, so all later calls also fail.
         """
         if self.failure is not None:
             raise InputError(self.failure)
@@ -152,7 +151,7 @@ def load_events(place: Path | Folder) -> list[Event]:
     """
     run = as_folder(place)
     try:
-        # Read the note before the ledger, because a running sweep renews the lease only after writing the events.
+        # Read the lease's note before the ledger: a running sweep updates the note only after it has written an event.
         noted = read_noted(run)
         content = read_log(run, NAME)
     except FileNotFoundError:
@@ -235,7 +234,7 @@ def _parse(content: bytes, path: Path | str, first_number: int = 1) -> Iterator[
 
 
 def _check_lease(run: Folder, num_events: int, noted: dict[str, Any] | None) -> None:
-    """Raise ``InputError`` if the lease's note counts more events than the ledger contains."""
+    """Raise ``InputError`` if the lease's note is damaged or names a later event than the ledger's last one."""
     if noted == {}:
         return
     lease = location.join(run.location, LEASE)

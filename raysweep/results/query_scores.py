@@ -1,13 +1,12 @@
-"""Per-query scores of a run's points, stored in ``RUN/scores/SPLIT``, and the choice of points to keep.
+"""Per-query scores of a run's points, stored in ``RUN/scores/SPLIT``.
 
-Scores are kept for the points within three standard errors of the front on dev, all runs of such points'
-configurations, the reference, the oracle at each of its bonuses, and the probe. Each file is an ``.npz`` archive of
-several points:
+On dev, scores are kept for the points within three standard errors of the front, the same points of their replicates,
+the reference, the oracle at each of its bonuses, and the probe. Each file is an ``.npz`` archive for several points:
 
 ``names``        JSON as bytes: a list with the trial, step, kind and value of each point
-``SCORE``        (points, queries) for each score: S and other continuous scores in multiples of 1/32767, int16, accurate
-                 to 1.5e-5; others as indices into ``SCORE_values``, in the smallest sufficient unsigned integer type
-``SCORE_values`` a score's distinct values, float64 (values,); for P with k neighbors there are few
+``SCORE``        one array (points, queries) per score: multiples of 1/32767 (int16, accurate to 1.5e-5) for S and other
+                 continuous scores; for others, indices into ``SCORE_values`` in the smallest unsigned integer type
+``SCORE_values`` the distinct values of a score that is not continuous, float64 (values,); P has few, given k neighbors
 """
 
 import io
@@ -46,7 +45,7 @@ STANDARD_ERRORS = 3.0
 
 
 def bytes_per_query() -> int:
-    """Return the usual maximum size, before compression, of one point's scores for one query, in bytes."""
+    """Return an upper estimate of the uncompressed size in bytes of one point's scores for one query."""
     has_values = [
         spec for spec in SCORES.values() if spec.relative_to is None and spec.name != WATCHED
     ]
@@ -61,7 +60,7 @@ _UNREADABLE = (
     TypeError,
     AttributeError,
     MemoryError,
-    RuntimeError,  # for flags and compression methods that zipfile does not know
+    RuntimeError,  # for flags and compression methods that zipfile does not support
     struct.error,
     zipfile.BadZipFile,
     zlib.error,
@@ -69,12 +68,12 @@ _UNREADABLE = (
 """Exceptions that NumPy may raise for a damaged ``.npz`` file."""
 
 _VALUES = "_values"
-_STEPS = 32767  # steps of a continuous score between 0 and 1
+_STEPS = 32767  # number of steps from 0 to 1 in a stored continuous score
 # maximum difference between the stored scores' mean and the mean in the ledger
 _MAX_DIFFERENCE = 1e-3
 _TRIES = 10  # attempts to list and read a running sweep's files
 _SPLITS: tuple[ScoredSplit, ...] = get_args(ScoredSplit)
-# kinds of points without a trial that have per-query scores
+# kinds of points outside trials that have per-query scores
 _SCORED = (
     "reference",
     "oracle",
@@ -89,9 +88,10 @@ def name_of_point(point: Point) -> PointName:
 
 @dataclass(frozen=True)
 class QueryScores:
-    """Per-query scores on one split: P and S, the scores named by the sweep's goals, (points, 2, queries).
+    """Per-query P and S of several points on one split; the sweep's goals define P and S.
 
-    Points are in the order of ``names``. All points have the same queries in the same order.
+    ``scores`` is (points, 2, queries). Points are in the order of ``names``, and all have the same queries in the same
+    order.
     """
 
     split: ScoredSplit
@@ -132,7 +132,10 @@ def baselines_file(split: ScoredSplit) -> str:
 
 @dataclass(frozen=True)
 class PackedArray:
-    """A score for several points: ``codes`` (points, queries) index ``values`` or, if it is None, are in 1/32767ths."""
+    """One score for several points.
+
+    ``codes`` (points, queries) are indices into ``values``, or multiples of 1/32767 if ``values`` is None.
+    """
 
     codes: npt.NDArray[Any]
     values: Float64Array | None = None
@@ -163,7 +166,7 @@ class PackedArray:
         if not (has_rows and has_values and codes.dtype.kind == "u"):
             raise ValueError("the shapes or types of its arrays are inconsistent")
         if codes.size and int(codes.max()) >= len(values):
-            raise ValueError(f"{name} refers to values that {name}{_VALUES} does not have")
+            raise ValueError(f"{name} refers to values that {name}{_VALUES} does not contain")
         if not np.isfinite(values).all():
             raise ValueError(f"{name}{_VALUES} has values that are not finite")
         return cls(codes, values)
@@ -186,7 +189,7 @@ def _smallest_type(values: Float64Array) -> np.dtype[Any]:
 
 @dataclass(frozen=True)
 class PackedScores:
-    """Scores of several points in the file format that the module's docstring describes, keyed by score."""
+    """Scores of several points in the file format described in the module docstring, keyed by score."""
 
     names: tuple[PointName, ...]
     named: Mapping[str, PackedArray]
@@ -223,7 +226,7 @@ class PackedScores:
         return cls(names, named)
 
     def content(self) -> bytes:
-        """Return the content for a file with these scores."""
+        """Encode the scores as the content of an ``.npz`` file."""
         names = json.dumps(self.names).encode()
         arrays: dict[str, npt.NDArray[Any]] = {"names": np.frombuffer(names, np.uint8)}
         for name, packed in self.named.items():
@@ -245,7 +248,7 @@ class PackedScores:
         return int(first.codes.shape[1])
 
     def select(self, wanted: Container[PointName]) -> "PackedScores":
-        """Return the scores of the ``wanted`` points; there may be none."""
+        """Return the scores of the points that are in ``wanted``, which may be none."""
         rows = [row for row, name in enumerate(self.names) if name in wanted]
         names = tuple(self.names[row] for row in rows)
         return PackedScores(
@@ -264,9 +267,9 @@ def read_archive(content: bytes) -> dict[str, npt.NDArray[Any]]:
 
 
 def join_scores(parts: Sequence[PackedScores]) -> PackedScores:
-    """Join the points of one or more files over the same queries. If several files contain a point, the last one wins.
+    """Merge the points of one or more files with scores for the same queries.
 
-    The result has the scores that all of the files contain.
+    If several files contain a point, the last one wins. The result has only the scores that all of the files contain.
     """
     parts_and_rows: dict[PointName, tuple[int, int]] = {}
     for number, part in enumerate(parts):
@@ -284,7 +287,7 @@ def join_scores(parts: Sequence[PackedScores]) -> PackedScores:
 
 
 def _with_common_values(arrays: Sequence[PackedArray]) -> Sequence[PackedArray]:
-    """Return arrays for the same score, changed so that they all index the same values."""
+    """Recode arrays for the same score so that all of them index the same values."""
     own_values = [packed.values for packed in arrays if packed.values is not None]
     if not own_values:
         return arrays
@@ -336,7 +339,7 @@ def raised_scores(points: Sequence[Point], num_queries: int, goals: Goals) -> Fl
 
 
 def kept_names(results: Results) -> set[PointName]:
-    """Return the points of trials whose scores a run keeps: those near the front, and their replicates."""
+    """Return the trials' dev points whose scores are kept: those near the front, and the same points of replicates."""
     points = [point for point in results.points if point.split == "dev" and point.trial is not None]
     num_queries = results.info.num_queries.get("dev", 0)
     goals = results.info.goals
@@ -357,8 +360,8 @@ def kept_names(results: Results) -> set[PointName]:
 def load_query_scores(run: Folder, results: Results) -> Mapping[ScoredSplit, QueryScores]:
     """Return a run's stored scores, keyed by split. ``results`` must be those of the same run.
 
-    A split's rows are the reference, the oracle's points sorted by bonus, the probe's points sorted by value, and the
-    trials' points sorted by name, as far as they are stored. On test, only front members have scores.
+    The rows for a split are, if stored, the reference, the oracle's points sorted by bonus, the probe's points sorted by
+    value, and the trials' points sorted by name. On test, only front members among the trials' points have scores.
 
     Raises:
         DamagedError: If a file is damaged, or its scores differ from those in the ledger.
@@ -375,7 +378,7 @@ def load_query_scores(run: Folder, results: Results) -> Mapping[ScoredSplit, Que
 def load_readable_scores(
     run: Folder, results: Results
 ) -> tuple[dict[ScoredSplit, QueryScores], dict[ScoredSplit, str]]:
-    """Return the scores for undamaged splits, and the error message for each damaged split."""
+    """Return the scores on undamaged splits, and the error message for each damaged split."""
     names = kept_names(results)
     readable: dict[ScoredSplit, QueryScores] = {}
     damage: dict[ScoredSplit, str] = {}
@@ -393,8 +396,8 @@ def load_readable_scores(
 def _load_split(
     run: Folder, split: ScoredSplit, results: Results, trial_points: Container[PointName]
 ) -> QueryScores | None:
-    """Return the scores on a split, or None if none are stored. For trials, only ``trial_points`` are read."""
-    # the ledger's points on the split that may have stored scores
+    """Return the scores on a split, or None if none are stored. Points of trials are limited to ``trial_points``."""
+    # points in the ledger on this split that may have stored scores
     points = {}
     for point in results.points:
         name = name_of_point(point)
@@ -427,9 +430,9 @@ def _load_split(
 def _read_packed(
     content: bytes, points: Mapping[PointName, Point], num_queries: int, place: str
 ) -> PackedScores:
-    """Return a file's scores for points in the ledger; there may be none. Raise ``DamagedError`` if it is damaged.
+    """Return a file's scores for these points of the ledger, which may be none.
 
-    A file also counts as damaged if its points' mean scores differ from those in the ledger.
+    Raise ``DamagedError`` if the file is damaged or if its points' mean scores differ from those in the ledger.
     """
     try:
         packed = PackedScores.read(content).select(points)
@@ -456,7 +459,7 @@ def _order(name: PointName) -> tuple[int, int, int, str, float]:
 
 
 def _contents(run: Folder, folder: str) -> dict[str, bytes]:
-    """Return the contents of a folder's files, keyed by name; a running sweep may replace files in the meantime."""
+    """Return the contents of a folder's files, keyed by name, retrying if a running sweep replaces files."""
     for attempt in range(_TRIES):
         names = sorted(
             name for name in run.names(folder) if name.endswith(".npz") and not name.startswith(".")

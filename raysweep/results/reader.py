@@ -75,7 +75,7 @@ def no_run(run: Folder) -> InputError:
 
 def load_with_driver(run: Folder) -> Results:
     """Read a run like :func:`load`, but first check whether a process is driving it."""
-    # check first: without a driver, the ledger read afterwards is final
+    # check first: if there is no driver, the ledger read afterwards is final
     has_driver = is_held(run, LEDGER)
     return load(run, has_driver)
 
@@ -138,7 +138,7 @@ class _Tables:
     means: dict[int, tuple[Mean, ...]] = field(default_factory=dict)  # keyed by original trial
     # keyed by type and price
     nodes: dict[tuple[str, float | None], NodeTime] = field(default_factory=dict)
-    # keyed by member and guard
+    # keyed by front member and guard
     guards: dict[tuple[object, ...], GuardScore] = field(default_factory=dict)
     # keyed by rung and split
     calibrations: dict[tuple[object, ...], Calibration] = field(default_factory=dict)
@@ -204,13 +204,13 @@ class _Tables:
                 self.stage = None
 
     def _advance_stage(self, name: StageName, num_scores: int) -> None:
-        """Count new scores if this stage is the current one."""
+        """Add to the finished scores of the current stage if it is called ``name``."""
         if self.stage is not None and self.stage.name == name:
             num_done = self.stage.num_done + num_scores
             self.stage = dataclasses.replace(self.stage, num_done=num_done)
 
     def _note_ending(self, event: Event) -> None:
-        """Update the latest session's status. If the session resumes a finished one, the run is running again."""
+        """Update the run's status. Any session or trial event after the end of a session sets it back to running."""
         if isinstance(event, SessionFinished):
             self.status, self.reason, self.seconds = event.status, event.reason, event.seconds
             self.limit = event.limit or {}
@@ -257,7 +257,7 @@ class _Tables:
             self.guards[score.trial, score.step, score.kind, score.value, score.guard] = score
 
     def guards_of(self, info: RunInfo) -> tuple[GuardScore, ...]:
-        """Return the guard scores with the last session's limits, or else with those at the time of measurement."""
+        """Return the guard scores, each with the last session's limit if it has that guard, else with the original one."""
         return tuple(
             dataclasses.replace(score, at_least=info.guards.get(score.guard, score.at_least))
             for score in self.guards.values()
@@ -324,7 +324,7 @@ class _Tables:
         """Set the final statuses; trials that were running when the sweep ended or was killed become interrupted."""
         has_ended = self.status != "running"
         if has_ended:
-            self._interrupt_trials("the sweep ended before it")
+            self._interrupt_trials("the sweep ended before this trial")
         elif has_driver is False:
             self._interrupt_trials("the sweep was killed")
         statuses = {trial.status for trial in self.trials.values()}

@@ -1,14 +1,14 @@
-"""Readings: the sentences that the reference and the front retrieve for each query, in ``RUN/readings/front.npz``.
+"""Readings: the sentences that the reference and the front retrieve for queries (``RUN/readings/front.npz``).
 
-The split is test, or dev if a run has no test split. If it has more than ``MAX_QUERIES`` queries, an evenly spaced
-sample of them is stored.
+The queries are those of test, or of dev if the run has no test split. If there are more than ``MAX_QUERIES``, an evenly
+spaced sample is stored.
 
 ``meta``                              JSON as bytes: the split, and each point's trial, step, kind and value
 ``query_ids``, ``query_labels``       (queries,) sentence ids, and indices into the run's label names
 ``shown``                             indices of the queries with stored texts
-``sentence_ids``, ``sentence_labels`` (sentences,) of all retrieved sentences
+``sentence_ids``, ``sentence_labels`` (sentences,) ids and label indices of all retrieved sentences
 ``positions``                         (points, queries, k) indices into ``sentence_ids``, best first
-``cosines``                           (points, queries, k) under the reference in multiples of 1/32767, int16
+``cosines``                           (points, queries, k) cosines under the reference, int16 multiples of 1/32767
 ``texts``                             JSON as bytes: texts keyed by sentence id, ``{}`` if ``report.texts`` is false
 """
 
@@ -44,7 +44,7 @@ MAX_SHOWN = 48
 MAX_QUERIES = 5000
 """The maximum number of queries with stored readings."""
 
-_STEPS = 32767  # steps of a cosine between 0 and 1
+_STEPS = 32767  # number of steps from 0 to 1 in a stored cosine
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Readings:
         return replace(self, texts={})
 
     def content(self) -> bytes:
-        """Return the content for a file with these readings."""
+        """Encode the readings as the content of an ``.npz`` file."""
         names = list(self.retrieved)
         meta = {"split": self.split, "names": names}
         retrieved = list(self.retrieved.values())
@@ -112,14 +112,17 @@ class Readings:
 
 @dataclass(frozen=True)
 class Reading:
-    """The sentences that points retrieve for the same queries: stored by workers, combined when a session ends."""
+    """The sentences that several points retrieve for the same queries.
+
+    Workers store readings; they are combined into :class:`Readings` when a session ends.
+    """
 
     names: tuple[PointName, ...]
     ids: npt.NDArray[np.integer[Any]]  # (points, queries, k) sentence ids
     cosines: Float32Array  # (points, queries, k) under the reference
 
     def content(self) -> bytes:
-        """Return the content for a file with this reading."""
+        """Encode the reading as the content of an ``.npz`` file."""
         sink = io.BytesIO()
         smallest = np.min_scalar_type(int(self.ids.max(initial=0)))
         np.savez_compressed(
@@ -252,7 +255,7 @@ def _in_range(positions: npt.NDArray[Any], length: int) -> bool:
 
 
 def _as_bytes(value: Any) -> npt.NDArray[np.uint8]:
-    """Encode a value as JSON, which represents any text, including control characters, in ASCII."""
+    """Encode a value as JSON in ASCII; control characters and non-ASCII characters are escaped."""
     return np.frombuffer(json.dumps(value).encode(), np.uint8)
 
 

@@ -16,7 +16,7 @@ class Score:
     std: float | None = None
 
 
-Scores = Mapping[str, Score]  # keyed by name; scores that are missing are unknown
+Scores = Mapping[str, Score]  # keyed by name; a missing score is unknown
 
 
 def flatten(scores: Scores, deviation: str = "std") -> dict[str, float]:
@@ -32,9 +32,9 @@ def flatten(scores: Scores, deviation: str = "std") -> dict[str, float]:
 def nest(
     values: Mapping[str, Any], fields: Collection[str], deviation: str = "std"
 ) -> dict[str, Any]:
-    """Return flat values with all keys except ``fields`` moved to a ``scores`` mapping, undoing :func:`flatten`.
+    """Return flat values with all keys except ``fields`` moved to a ``scores`` mapping, the inverse of :func:`flatten`.
 
-    Scores without a mean are left out. The values are not checked.
+    Scores without a mean are left out. The values are not validated.
     """
     suffix = f"_{deviation}"
     nested: dict[str, Any] = {}
@@ -60,7 +60,7 @@ def with_ratios(scores: Scores, reference: Mapping[str, float]) -> dict[str, Sco
 
 
 def with_means(scores: Scores, means: Scores) -> dict[str, Score]:
-    """Return the scores with different means, the same standard deviations, and ratios changed in proportion."""
+    """Return the scores with their means replaced by ``means`` and their ratios scaled in proportion."""
     changed = {**scores}
     for name, score in scores.items():
         numerator = spec_of(name).relative_to

@@ -1,4 +1,4 @@
-"""A run's settings in ``config.yaml``, next to its ledger, which stores a digest of each session's settings."""
+"""A run's settings, stored in ``config.yaml`` and verified against the digests in the ledger."""
 
 import hashlib
 from collections.abc import Collection, Mapping
@@ -14,7 +14,7 @@ NAME = "config.yaml"
 
 
 def check_settings(run: Folder, digests: Collection[str]) -> None:
-    """Check that one of the run's sessions wrote the current settings.
+    """Check that the settings match the digest of one of the run's sessions.
 
     Raises:
         InputError: If the file is missing, cannot be read or does not match any session.
@@ -31,7 +31,7 @@ def check_settings(run: Folder, digests: Collection[str]) -> None:
     if hashlib.sha256(content).hexdigest() not in digests:
         raise InputError(
             f"{place}: differs from the settings that the run was started or resumed with; restore it, and pass changes as "
-            "options of run --resume"
+            "options to run --resume"
         )
 
 

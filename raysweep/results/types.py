@@ -19,10 +19,10 @@ LOCAL = "local"  # the node type if the cluster does not define any
 ScoredSplit = Literal["dev", "test"]
 
 MASK = "mask"
-"""The kind of point of a single data set of a sequence; its value is the data set's number, from 1."""
+"""The kind of a point for a single data set in a sequence; its value is the data set's number, starting at 1."""
 
 BASELINES = ("probe", "setfit", "published")
-"""Kinds of baselines: points outside trials, to compare with fronts; see :mod:`raysweep.ray_tune.baselines`."""
+"""Kinds of baselines, points outside trials that are compared with fronts; see :mod:`raysweep.ray_tune.baselines`."""
 
 OWN_KINDS = ("plain", "query")
 """Kinds for the point that retrieves with the tuned encoder itself. Each rung has one such point."""
@@ -36,7 +36,7 @@ JOINED_KINDS = ("concat", "class_concat", "labeled", "query_concat", "probe")
 PointKey = tuple[str, float | None]  # an operating point's kind and value
 
 Prompt: TypeAlias = str | dict[str, str]
-"""The prefix for every sentence, or those for queries and documents, keyed by ``query`` and ``document``."""
+"""A prefix for all sentences, or separate prefixes, keyed by ``query`` and ``document``."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ class RunInfo:
     data_kind: str = "labeled"  # labeled sentences, retrieval data or pairs
     active_sets: tuple[
         tuple[str, float], ...
-    ] = ()  # each expert and the share of pairs whose target it sets
-    tasks: tuple[str, ...] = ()  # the data sets of a sequence, in order
+    ] = ()  # each expert's name and the share of pairs whose target comes from this expert
+    tasks: tuple[str, ...] = ()  # names of the data sets in a sequence, in order
 
     @property
     def is_related(self) -> bool:
@@ -113,9 +113,10 @@ class RungProgress:
 class Point:
     """An operating point: an encoder for retrieval and its scores on one split.
 
-    ``kind`` is one of :mod:`raysweep.evaluation.operating_points`, ``reference`` (R itself), ``oracle`` (the limit that
-    no encoder can exceed) or one of ``BASELINES``. ``plain`` is the tuned encoder as it is. ``labeled`` points, which
-    use the labels in the pool, and ``mask`` points, those of single data sets of a sequence, are stored separately.
+    ``kind`` is one of those in :mod:`raysweep.evaluation.operating_points`, ``reference`` (the reference encoder R),
+    ``oracle`` (the limit that no encoder can exceed) or one of ``BASELINES``. ``plain`` is the unmodified tuned encoder.
+    ``labeled`` points, which use the labels in the pool, and ``mask`` points, which belong to single data sets in a
+    sequence, are stored separately.
     ``value`` is the kind's parameter, or None. ``trial`` and ``step`` are None for points that do not come from a
     trial. ``width`` is the embeddings' dimension, or None for the oracle. ``scores`` are keyed by the names in
     :data:`raysweep.metrics.scores.SCORES`; the oracle and published scores have no accuracy. Standard deviations are 0
@@ -186,19 +187,19 @@ def flat_point(point: Point) -> dict[str, Any]:
 
 
 def point_values(point: Point) -> dict[str, Any]:
-    """Return a point as stored in a ``rung`` event: without label, trial and step (the event contains the last two)."""
+    """Return a point in the form stored in a ``rung`` event: without its label, trial or step."""
     values = flat_point(point)
     del values["trial"], values["step"], values["label"]
     return json.loads(json.dumps(values, allow_nan=False))  # type: ignore[no-any-return]
 
 
 def nested_point(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a point's fields, given its flat form. The values are not checked."""
+    """Return a point's fields, given its flat form. The values are not validated."""
     return nest(values, _POINT_FIELDS)
 
 
 def point_of(values: Mapping[str, Any], trial: int, step: int) -> Point:
-    """Return a rung's point, given its stored form, undoing :func:`point_values`."""
+    """Return a rung's point, given its stored form; the inverse of :func:`point_values`."""
     fields = nested_point(values)
     scores = {name: Score(**score) for name, score in fields.pop("scores").items()}
     return Point(**fields, trial=trial, step=step, scores=scores)
@@ -258,7 +259,7 @@ class Calibration:
 
 
 def calibration_values(calibration: Calibration) -> dict[str, Any]:
-    """Return a calibration as stored in a ``rung`` event: without trial and step, which the event contains."""
+    """Return a calibration in the form stored in a ``rung`` event: without its trial or step."""
     values = dataclasses.asdict(calibration)
     del values["trial"], values["step"]
     return values
@@ -283,8 +284,8 @@ class Measure:
     """A measure of a rung's tuned encoder on one split, in addition to its operating points' scores.
 
     ``name`` is one of :data:`raysweep.metrics.pairs.MEASURES`. ``trial`` and ``step`` are None for the reference
-    encoder. If computed, ``low`` and ``high`` bound the measure's interval, and ``curve`` holds the heights of its
-    curve at equal steps.
+    encoder. ``low`` and ``high`` are the bounds of the measure's interval, and ``curve`` holds its curve's values at
+    equal steps; they are None if not computed.
     """
 
     trial: int | None
@@ -298,14 +299,14 @@ class Measure:
 
 
 def measure_values(measure: Measure) -> dict[str, Any]:
-    """Return a measure as stored in an event: without trial, step and any values that were not computed."""
+    """Return a measure in the form stored in an event: without its trial, its step or missing values."""
     values = dataclasses.asdict(measure)
     del values["trial"], values["step"]
     return {key: value for key, value in values.items() if value is not None}
 
 
 def measure_of(values: Mapping[str, Any], trial: int | None, step: int | None) -> Measure:
-    """Return a rung's measure, given its stored form, undoing :func:`measure_values`."""
+    """Return a rung's measure, given its stored form; the inverse of :func:`measure_values`."""
     curve = values.get("curve")
     fields = {**values, "curve": None if curve is None else tuple(curve)}
     return Measure(trial=trial, step=step, **fields)
@@ -328,8 +329,8 @@ class TrialStatus(StrEnum):
     RUNNING = "running"
     PAUSED = "paused"  # the checkpoint is kept, so that the trial can be resumed
     COMPLETED = "completed"  # reached its last rung
-    STOPPED = "stopped"  # for good, by early stopping, the trial's own rule, or lack of disk space
-    # by a budget or the end of the search; continues when the run is resumed
+    STOPPED = "stopped"  # permanently, by early stopping, the trial's own rule, a user, or lack of disk space
+    # for example by a budget; continues when the run is resumed
     INTERRUPTED = "interrupted"
     FAILED = "failed"
 
@@ -340,7 +341,7 @@ RESUMABLE = (TrialStatus.RUNNING, TrialStatus.PAUSED, TrialStatus.INTERRUPTED)
 
 @dataclass(frozen=True)
 class Trial:
-    """A configuration. ``reason`` explains its status; ``traceback`` belongs to the exception, if one was raised."""
+    """A trial. ``reason`` explains its status; ``traceback`` is that of the exception, if one was raised."""
 
     trial: int
     config: Mapping[str, Any]
@@ -351,14 +352,14 @@ class Trial:
     gpu_seconds: float = 0.0
     money: float = 0.0
     replicate_of: int | None = None
-    num_rungs: int = 0  # if the trial completes
+    num_rungs: int = 0  # maximum, reached if the trial completes
     traceback: str = ""
-    stop_was_requested: bool = False  # by a user request to the running sweep
+    stop_was_requested: bool = False  # by a user, while the sweep was running
 
 
 @dataclass(frozen=True)
 class Mean:
-    """Means and sample standard deviations (``std``) of an operating point's goals on dev, over a trial's runs."""
+    """Means and sample standard deviations (``std``) of a point's P and S on dev, over its configuration's runs."""
 
     trial: int  # the original trial
     step: int
@@ -419,7 +420,7 @@ StageName = Literal["test", "watch", "guards"]
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage after the search: how many scores of rungs or front members there are so far, and in total."""
+    """A stage after the search and its progress: ``num_done`` of ``count`` scores are finished."""
 
     name: StageName
     count: int
@@ -428,7 +429,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class ExcludedNode:
-    """A node that a session excluded after ``errors`` errors in a row; ``reason`` is the last one."""
+    """A node that a session excluded after ``errors`` consecutive errors; ``reason`` describes the last one."""
 
     name: str
     errors: int
@@ -437,7 +438,7 @@ class ExcludedNode:
 
 @dataclass(frozen=True)
 class Results:
-    """A run's stored results, as :func:`load` reads them."""
+    """A run's stored results; see :func:`raysweep.results.reader.load`."""
 
     folder: str  # the run's path or URI
     info: RunInfo
@@ -449,12 +450,12 @@ class Results:
     seconds: float
     # the budget that ended the sweep: its key and value
     limit: Mapping[str, float] = field(default_factory=dict)
-    has_failed_for_good: bool = False  # because too many trials, or all of them, failed
+    has_failed_for_good: bool = False  # too many trials, or all of them, failed
     means: tuple[Mean, ...] = ()  # for trials with replicates
     nodes: tuple[NodeTime, ...] = ()  # one per node type and price, if the sweep had prices
     excluded_nodes: tuple[
         ExcludedNode, ...
-    ] = ()  # because trials raised errors there, in order of time
+    ] = ()  # nodes where trials repeatedly raised errors, in order of exclusion
     is_paused: bool = False  # by a user request
     workers: int | None = None  # maximum number of concurrent trials, if requested
     guards: tuple[GuardScore, ...] = ()  # of front members, if the sweep had guards
@@ -465,7 +466,7 @@ class Results:
     ] = ()  # points that use the labels in the pool; these are not in ``points`` or on fronts
     tasks: tuple[
         Point, ...
-    ] = ()  # points of single data sets of a sequence; these are not in ``points`` or on fronts
+    ] = ()  # points for single data sets in a sequence; these are not in ``points`` or on fronts
     watched: tuple[
         WatchedRung, ...
     ] = ()  # the rungs whose encoders were measured on watched data, in order
@@ -473,7 +474,7 @@ class Results:
     has_driver: bool | None = None  # whether a process is driving the run; None if unknown
     without_checkpoints: tuple[
         int, ...
-    ] = ()  # trials that stopped because their checkpoints were removed
+    ] = ()  # trials that were stopped because their checkpoints were removed
     config_digests: tuple[str, ...] = ()  # SHA-256 of each session's settings
 
 

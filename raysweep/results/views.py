@@ -35,8 +35,8 @@ def averaged(results: Results) -> list[Point]:
 def _means_of_runs(
     results: Results,
 ) -> dict[tuple[int, int | None, str, float | None], dict[str, Score]]:
-    """Return the mean scores, except ratios, of each trial's dev points over the configuration's runs that count."""
-    original_of = {}  # the original trial of each run that counts
+    """Return the mean scores, except ratios, of each dev point over its configuration's runs; see :func:`counts`."""
+    original_of = {}  # the original trial of each run that the means include
     for trial in results.trials:
         if counts(trial):
             original_of[trial.trial] = (
@@ -57,7 +57,7 @@ def _means_of_runs(
 
 
 def counts(trial: Trial) -> bool:
-    """Return whether means include a trial. Failed trials and replicates that have not ended are excluded."""
+    """Return whether means include a trial; they exclude failed trials and replicates that have not ended."""
     has_ended = trial.status in (TrialStatus.COMPLETED, TrialStatus.STOPPED)
     return has_ended or (trial.replicate_of is None and trial.status != TrialStatus.FAILED)
 
@@ -80,7 +80,7 @@ MAIN_PARAMETERS = ("loss", "margin", "scale", "learning_rate", "freezing", "batc
 
 
 def front_points(points: Iterable[Point], goals: Goals = GOALS) -> list[Point]:
-    """Return the candidates for selection, the trials' non-dominated points on dev, in order of decreasing S."""
+    """Return the trials' non-dominated points on dev, which are the candidates for selection, by decreasing S."""
     candidates = [point for point in points if point.split == "dev" and point.trial is not None]
     indices = non_dominated([point.pair(goals) for point in candidates])
     front = [candidates[index] for index in indices]

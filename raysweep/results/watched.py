@@ -1,4 +1,4 @@
-"""Measures on watched data before and after tuning, in the form that the ledger stores."""
+"""Measures on watched data before and after tuning, as stored in the ledger."""
 
 import dataclasses
 import statistics
@@ -14,11 +14,11 @@ from raysweep.metrics.measured_value import MeasuredValue
 
 @dataclass(frozen=True)
 class WatchedSet:
-    """Measures of a set of relations under the untuned and the tuned encoder.
+    """Measures on one set of relations under the untuned and the tuned encoder.
 
-    ``values`` holds all measures, separately for each group in a pair file; ``whole`` holds the PND of the entire set,
-    once per geometry. ``skipped`` is the number of groups that cannot be measured, and ``left_out`` the number of
-    source rows that are neither positive nor negative.
+    ``values`` holds all measures, separately for each group in a pair file. ``whole`` holds the PND, the share of
+    wrongly ordered (positive, negative) pairs, over the entire set, once per geometry. ``skipped`` is the number of
+    groups that cannot be measured, and ``left_out`` the number of source rows that are neither positive nor negative.
     """
 
     name: str
@@ -31,11 +31,11 @@ class WatchedSet:
     whole: tuple[MeasuredValue, ...]
 
     def whole_by(self, geometry: Geometry) -> MeasuredValue:
-        """Return the PND of the entire set, and how it changed."""
+        """Return the PND over the entire set under one geometry, together with its change."""
         return next(value for value in self.whole if value.geometry == geometry)
 
     def as_json(self) -> dict[str, Any]:
-        """Return all measures x100, in a form that :func:`json.dumps` accepts."""
+        """Return all measures, multiplied by 100, as JSON-serializable values."""
         return {
             "data": self.name,
             "kind": self.kind,
@@ -76,7 +76,7 @@ class Watched:
 
     @property
     def score(self) -> float:
-        """Return the ``watched`` score: the mean over the watched sets of 1 - PND, using cosines."""
+        """Return the ``watched`` score: the mean of 1 - PND over the watched sets, based on cosines."""
         return watched_score(watched_set.whole_by("cosine").value for watched_set in self.sets)
 
     def to_json(self) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def _without_missing(items: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def watched_score(shares: Iterable[float]) -> float:
-    """Return the mean of 1 - PND over several sets, given each set's PND, computed with cosines."""
+    """Return the mean of 1 - PND over several sets; ``shares`` holds each set's PND based on cosines."""
     return 1 - statistics.fmean(shares)
 
 

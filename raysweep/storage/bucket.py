@@ -25,8 +25,8 @@ T = TypeVar("T")
 
 # how long to wait while a store does not respond or is temporarily unavailable
 PATIENCE_SECONDS = 600.0
-FIRST_PATIENCE_SECONDS = 20.0  # the same while the URI, the credentials or the network may be wrong
-LEASE = "lease.json"  # the lease on everything under a URI
+FIRST_PATIENCE_SECONDS = 20.0  # for the first request, since the URI or network may be wrong
+LEASE = "lease.json"  # name of the lease on everything under a URI
 PART_BYTES = 16 * 2**20  # files are downloaded in parts of at most this size, one request per part
 NUM_THREADS = 8
 TIMEOUT_VARIABLE = "RAYSWEEP_REQUEST_SECONDS"
@@ -53,7 +53,7 @@ _PROFILE_VARIABLES = (
     "AWS_SHARED_CREDENTIALS_FILE",
     "AWS_CONFIG_FILE",
 )
-# serve credentials to machines in a cloud
+# hosts that serve credentials to machines in a cloud
 _METADATA_HOSTS = (
     "169.254.169.254",
     "metadata.google.internal",
@@ -69,7 +69,7 @@ class StorageError(OSError, InputError):
 
 @dataclass(frozen=True)
 class Stored:
-    """An object as read: its bytes, the tag of this version, and its modification time by the store's clock."""
+    """A version of an object: its bytes, its tag, and its modification time by the store's clock."""
 
     content: bytes
     tag: dict[str, str]
@@ -110,11 +110,11 @@ class Bucket:
             self.patience = patience
 
     def read(self, name: str) -> bytes:
-        """Return an object's bytes. Raises FileNotFoundError if it does not exist."""
+        """Return an object's bytes. Raises FileNotFoundError if the object does not exist."""
         return self.read_version(name).content
 
     def read_version(self, name: str) -> Stored:
-        """Return an object's bytes and this version's tag. Raises FileNotFoundError if it does not exist."""
+        """Return the current version of an object. Raises FileNotFoundError if the object does not exist."""
 
         def get() -> Stored:
             response = self._store.get(name)
@@ -166,7 +166,7 @@ class Bucket:
         return self._persist_writing(put)
 
     def replace(self, name: str, content: bytes, tag: dict[str, str]) -> dict[str, str] | None:
-        """Replace the object's version that has this tag; return the new tag, or None if the tag has changed."""
+        """Replace the object if it still has this tag; return the new tag, or None if it has changed or is missing."""
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
         def put() -> dict[str, str] | None:
@@ -277,7 +277,7 @@ class Bucket:
 
 
 def _connect(uri: str) -> "ObjectStore":
-    """Return a client for the store; it finds and renews credentials the way the cloud's own libraries do."""
+    """Return a client for the store, which finds and renews credentials the way the cloud's own libraries do."""
     scheme, bucket, prefix, options = split(uri)
     try:
         from obstore.store import GCSStore, S3Store
@@ -309,7 +309,7 @@ def _connect(uri: str) -> "ObjectStore":
 
 
 def attempt_seconds() -> float:
-    """Return how many seconds after its start an attempt at a small request may still reach the store."""
+    """Return the maximum time in seconds between the start of an attempt at a small request and its arrival."""
     return _RETRY_SECONDS + _PAUSE_SECONDS + _timeout_seconds()
 
 
@@ -347,7 +347,7 @@ def _check_variables() -> None:
 
 
 def _profile_credentials() -> Any:
-    """Return boto3's credentials from profiles and single sign-on, which the client itself does not read, or None."""
+    """Return boto3's provider of credentials from profiles and single sign-on, which the client cannot read, or None."""
     if "AWS_ACCESS_KEY_ID" in os.environ:
         return None
     is_named = any(name in os.environ for name in _PROFILE_VARIABLES)
@@ -364,7 +364,7 @@ def _profile_credentials() -> Any:
             ) from None
         return None
     try:
-        # With a lifetime of 0, boto3 is queried for each request, since only boto3 knows when the credentials expire.
+        # With a lifetime of 0, boto3 is queried for each request, since only boto3 tracks when the credentials expire.
         return Boto3CredentialProvider(ttl=timedelta(0))
     except ValueError:  # no credentials in any profile
         return None
@@ -375,7 +375,7 @@ def _profile_credentials() -> Any:
 
 
 def _tag(meta: Any) -> dict[str, str]:
-    """Return an object's version: its etag and, if the store counts generations, its generation."""
+    """Return the tag of an object's version: its ETag and, if the store has one, its version ID or generation."""
     tag = {key: meta[key] for key in ("e_tag", "version") if meta[key] is not None}
     if tag.get("version") == "null":  # versioning is off for this bucket
         del tag["version"]
@@ -400,9 +400,9 @@ def _is_temporary(error: Exception) -> bool:
 
 
 def describe_error(error: Exception) -> str:
-    """Return a short description of the error, omitting details from the store's response that may be secret.
+    """Return a short description of the error.
 
-    For example, the response may contain an access key's name.
+    It omits details of the store's response that may be secret, such as an access key ID.
     """
     from obstore.exceptions import InvalidPathError
 
@@ -411,7 +411,7 @@ def describe_error(error: Exception) -> str:
         return "credentials are missing, both in the environment and in this machine's metadata"
     status = _status(error)
     if "Error parsing Path" in text or isinstance(error, InvalidPathError):
-        return "an object has an invalid name: a part of its path is empty, . or .., or has a control character"
+        return "an object has an invalid name: a part of its path is empty, . or .., or contains a control character"
     if status is not None:
         code = re.search(r"<Code>(\w+)</Code>", text)
         hint = (

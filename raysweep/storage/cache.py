@@ -1,10 +1,10 @@
-"""Local copies of artifacts in an object store, under the artifacts' names. The least recently used are evicted first.
+"""Local copies of artifacts from an object store, named like the artifacts. The least recently used are evicted first.
 
 A copy is downloaded under a hidden name, ``.NAME.`` followed by eight hexadecimal digits, and renamed back to a hidden
 name before it is removed. A killed process therefore leaves behind only partial copies with hidden names.
 
-Each process compares the files of a copy with the checksums in the artifact's manifest before it uses the copy, and
-downloads files that differ again.
+Before a process uses a copy, it compares the copy's files with the checksums in the artifact's manifest, and downloads
+any damaged file again.
 """
 
 import contextlib
@@ -30,10 +30,10 @@ from raysweep.storage.scratch import cache_folder
 
 LIMIT_VARIABLE = "RAYSWEEP_CACHE_GIB"
 DEFAULT_GIB = 50.0
-MANIFEST = "artifact.json"  # stored as an artifact's last file and removed first
-CHECKSUMS = "crc32"  # the manifest's key for the CRC-32 of each file
-OWN_CHECKSUM = "manifest_crc32"  # the manifest's key for the CRC-32 of its other entries
-BLOCK_BYTES = 1 << 20  # read at a time to compute a checksum
+MANIFEST = "artifact.json"  # written as an artifact's last file and removed first
+CHECKSUMS = "crc32"  # key in the manifest for the CRC-32 of each file
+OWN_CHECKSUM = "manifest_crc32"  # key in the manifest for the CRC-32 of its other entries
+BLOCK_BYTES = 1 << 20  # number of bytes read at a time to compute a checksum
 
 in_use: dict[Path, IO[bytes]] = {}  # shared locks, held until this process ends
 
@@ -121,7 +121,7 @@ def _find_damaged(copy: Path) -> list[str]:
         manifest: dict[str, Any] = json.loads((copy / MANIFEST).read_bytes())
         own_checksum = manifest.pop(OWN_CHECKSUM, None)
         checksums: dict[str, int] = manifest.get(CHECKSUMS, {})
-        # a damaged name may lead elsewhere
+        # a damaged name may refer to a file outside the copy
         stays_inside = all(_is_relative(name) for name in checksums)
     except (OSError, ValueError, AttributeError, TypeError, RecursionError):
         return [MANIFEST]
@@ -165,13 +165,13 @@ def _lock_path(copy: Path) -> Path:
 
 
 def _hidden(place: Path) -> Path:
-    """Return a new hidden name for a copy."""
+    """Return a new hidden name for a copy or one of its files."""
     return place.with_name(f".{place.name}.{uuid.uuid4().hex[:8]}")
 
 
 def _download(folder: BucketFolder, name: str, place: Path) -> None:
     """Download an artifact. This process must hold the artifact's exclusive lock."""
-    # Remove what killed processes left behind; _make_room would skip it, because the copy is locked.
+    # Remove what killed processes left behind; _make_room would skip it, because this process holds the lock.
     hidden = f".{place.name}."
     for path in place.parent.iterdir():
         is_part = path == place or path.name.startswith(hidden)
@@ -190,7 +190,7 @@ def _download(folder: BucketFolder, name: str, place: Path) -> None:
 
 
 def _make_room(place: Path, num_bytes: int) -> None:
-    """Remove unused copies until ``num_bytes`` fit, starting with partial copies and then the least recently used."""
+    """Remove unused copies until ``num_bytes`` fit: first partial copies, then the least recently used ones."""
     root = place.parent
     limit_bytes = limit_gib() * 2**30
     sizes: dict[Path, int] = {}

@@ -27,7 +27,7 @@ def storage_problem(error: BaseException | None) -> str | None:
 
 
 def file_problem(error: OSError) -> str | None:
-    """Return a one-line description of a storage or permission failure that users can fix themselves, or None."""
+    """Return a one-line description of a storage or permission failure that users can fix, or None otherwise."""
     if is_of_storage(error) or error.errno in _FORBIDDEN:
         return _format_error(error)
     return None

@@ -147,7 +147,7 @@ class LocalFolder:
     def store(self, name: str = "") -> None:
         path = self.path / name
         flush(path)
-        # up to this folder, since each holds the entry of the one below
+        # a file's or folder's entry is stored in its parent
         for folder in path.parents[: len(Path(name).parts)]:
             _flush_one(folder)
 
@@ -180,7 +180,7 @@ class LocalFolder:
     def files(self, name: str = "") -> dict[str, FileStat]:
         folder = self.path / name
         files = {}
-        # skips folders that disappear: workers replace checkpoints
+        # os.walk skips folders that disappear while workers replace checkpoints
         for parent, _, file_names in os.walk(folder):
             for file_name in file_names:
                 path = Path(parent, file_name)
@@ -231,7 +231,7 @@ class BucketFolder:
         return location.join(self.bucket.uri, self.prefix) if self.prefix else self.bucket.uri
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle only the location, because each process makes its own copies and finds its own credentials."""
+        """Pickle only the location, because each process has its own local copies and finds its own credentials."""
         return open_folder, (self.location,)
 
     def within(self, name: str) -> "BucketFolder":
@@ -266,7 +266,7 @@ class BucketFolder:
     def store(self, name: str = "") -> None:
         path = self.path / name
         files = sorted(file for file in path.rglob("*") if file.is_file())
-        # in sorted order, so that the last file marks the upload as complete
+        # in sorted order, so that the last file marks a complete upload
         for file in files or [path]:
             relative = file.relative_to(self.path).as_posix()
             self.bucket.upload(file, self.object_name(relative))
@@ -310,7 +310,7 @@ class BucketFolder:
 def uploaded(folder: Folder, names: list[str], seconds: float = UPLOAD_SECONDS) -> Iterator[None]:
     """Upload growing files, such as logs, every ``seconds`` if they changed, and once when the context exits.
 
-    Errors are ignored. In a bucket, a run's files, like all its data, are written only while this process holds the
+    Errors are ignored. Like all of a run's data in a bucket, the files are written only while this process holds the
     run; see ``Bucket.guard``.
     """
     if isinstance(folder, LocalFolder):

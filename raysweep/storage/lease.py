@@ -30,7 +30,7 @@ USUAL_ATTEMPT_SECONDS = 60.0
 MAX_SECONDS = 86_400.0  # a stored lease that lasts longer is treated as damaged
 RENEW_SECONDS = 20.0
 NOTICE_SECONDS = 5.0  # how soon a holder stops after discovering that its lease was taken over
-TURN_SECONDS = 30.0  # the longest that others wait for the turn of a killed holder
+TURN_SECONDS = 30.0  # the longest time that others wait after a holder was killed
 TURN_RENEW_SECONDS = 5.0
 CLOCK_SECONDS = 2.0  # maximum error in a store's times, which are rounded to seconds
 
@@ -47,9 +47,9 @@ def _holder() -> str:
 class Lease:
     """A lease on the contents of ``bucket``. A thread renews it from :meth:`acquire` to :meth:`release`.
 
-    For other processes, it expires by the store's clock. For its holder it expires no later than that, because the
-    holder counts from before it sends the renewal. ``note`` is the progress recorded in the lease, such as the ledger's
-    position, or None if the lease was damaged.
+    For other processes, the lease expires by the store's clock. For its holder, it expires no later than that, because
+    the holder starts counting before it sends a renewal. ``note`` is the progress recorded in the lease, such as the
+    ledger's position, or None if the lease was damaged.
     """
 
     bucket: Bucket
@@ -58,7 +58,7 @@ class Lease:
         default_factory=lambda: SECONDS * max(1.0, attempt_seconds() / USUAL_ATTEMPT_SECONDS)
     )
     renew_seconds: float = field(default_factory=lambda: RENEW_SECONDS)
-    # for users who are waiting
+    # appended to the message for users who are waiting
     advice: str = ". To stop that process and continue now: --take-over"
     on_lost: Callable[[], None] = lambda: None  # called from the renewal thread
     session: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -80,7 +80,7 @@ class Lease:
         With ``take_over``, take the lease away from its holder, which then stops.
         """
         last_note: dict[str, Any] | None = {}
-        taken_from: str | None = None  # the previous holder, which may not know yet
+        taken_from: str | None = None  # the previous holder, which may not have noticed yet
         began = _clock()
         while not self._create():
             try:
@@ -160,7 +160,7 @@ class Lease:
         """
         is_reported = False
         began = _clock()
-        # A request sent now must reach the store before the lease expires; being sent in time is not enough.
+        # A request must not only be sent but reach the store before the lease expires.
         margin = min(attempt_seconds(), self.seconds / 2)
         while True:
             if self._lost_to is not None:
@@ -184,7 +184,7 @@ class Lease:
 
     @property
     def lost(self) -> str | None:
-        """Return a message that names the process that took over the lease, or None if none has."""
+        """Return a message that names the process that took over the lease, or None if the lease was not lost."""
         return None if self._lost_to is None else f"taken over by {self._lost_to}"
 
     def release(self) -> None:
@@ -297,7 +297,7 @@ def turn(folder: Folder, name: str, say: Callable[[str], None]) -> Iterator[None
     """Wait for an exclusive turn to change ``name`` in a folder, and hold the turn until the context exits.
 
     One process does the work, while the others wait and then find it done. Doing the work twice must be harmless,
-    because a process that cannot reach its store for too long loses its turn. While waiting, ``say`` is called with a
+    because a process that cannot reach the store for too long loses its turn. While waiting, ``say`` is called with a
     message about the current holder.
     """
     if isinstance(folder, BucketFolder):
@@ -319,7 +319,7 @@ def _locked(path: Path, say: Callable[[str], None]) -> Iterator[None]:
     try:
         make_private(path.parent)
         file = _lock(path, say)
-    except OSError:  # locks are not supported; the code that writes reports missing permissions
+    except OSError:  # no lock support, or no permission, which a later write reports
         yield
         return
     with file:

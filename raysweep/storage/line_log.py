@@ -43,10 +43,9 @@ class LineLog(Protocol):
         """
 
     def append(self, line: bytes, offset: int, number: int) -> None:
-        """Durably write line ``number``, counted from 1, after the first ``offset`` bytes.
+        """Durably write line ``number``, starting at 1, after the first ``offset`` bytes.
 
-        Anything beyond the offset is discarded, because an earlier write may have been interrupted without the writer
-        noticing.
+        In a file, anything beyond the offset is discarded, because an earlier write may have been interrupted.
         """
 
     def set_aside(self, unfinished: bytes, number: int) -> None:
@@ -161,7 +160,7 @@ class LineFile:
         self.path = path
         self.noted: dict[str, Any] | None = {}  # not needed, because the file itself is complete
         self._file: FileIO | None = None
-        self._copied = b""  # lines from objects, written to the file with the next line, once they have been validated
+        self._copied = b""  # validated lines from objects, written to the file with the next line
 
     @property
     def lost(self) -> str | None:
@@ -253,7 +252,7 @@ class LineObjects:
     def open(self) -> bytes:
         self.noted = self._lease.acquire(self._say, take_over=self._take_over)
         self._is_open = True
-        # for every write to the run through this folder
+        # called before every write to the run through this folder
         self._folder.bucket.guard = self._ensure_held
         try:
             return read_log(self._folder, self._name)
@@ -271,7 +270,7 @@ class LineObjects:
             raise StorageError(
                 errno.EEXIST, reason, location.join(self._folder.bucket.uri, name)
             ) from None
-        self._ensure_held()  # a line written after another process took over the log must have no effect
+        self._ensure_held()  # fails if another process took over the log, so that this line has no effect
 
     def set_aside(self, unfinished: bytes, number: int) -> None:
         bucket = self._folder.bucket

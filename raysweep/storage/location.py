@@ -47,7 +47,7 @@ def absolute(location: str) -> str:
             raise ValueError(f"is {location!r}; allowed: ~USER only for an existing user") from None
     try:
         parts = urlsplit(location)
-    except ValueError:  # there is a bracket where the bucket should be
+    except ValueError:  # the bucket contains a bracket
         raise ValueError(
             "is not a valid URI; allowed: s3://BUCKET/PREFIX or gs://BUCKET/PREFIX"
         ) from None

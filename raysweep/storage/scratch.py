@@ -18,7 +18,7 @@ VARIABLE = "RAYSWEEP_CACHE_DIR"
 
 
 def cache_folder() -> Path:
-    """Return the folder for downloaded data: ``RAYSWEEP_CACHE_DIR`` if set, otherwise a folder in the user's cache."""
+    """Return the folder for downloaded data: ``RAYSWEEP_CACHE_DIR`` if set, otherwise ``raysweep`` in the user's cache."""
     folder = os.environ.get(VARIABLE)
     if folder:
         return expand_home(folder).absolute()
@@ -41,10 +41,10 @@ def process_folder() -> Path:
             with leftover.open("r+b") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 _remove(leftover.with_suffix(""))
-        except OSError:  # the lock's process is running, or may be
+        except OSError:  # the process that holds the lock is or may be running
             pass
     folder = parent / f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
-    _lock(_lock_path(folder))  # lock before the folder exists, so that the folder is never unlocked
+    _lock(_lock_path(folder))  # lock before creating the folder, so that it is never without a lock
     folder.mkdir(mode=OWNER_ONLY)
     atexit.register(_remove, folder)
     return folder
@@ -61,7 +61,7 @@ def _lock(path: Path) -> None:
     """
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)  # left open on purpose
-        with contextlib.suppress(OSError):  # without file locks, nothing is ever removed
+        with contextlib.suppress(OSError):  # without lock support, leftovers stay
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         # another process may have removed the file in the meantime
         with contextlib.suppress(FileNotFoundError):

@@ -218,7 +218,7 @@ def check_export_without_hub(smoke: Any, folder: Path, monkeypatch: pytest.Monke
     )
     assert done.returncode == 2
     *_, error = done.stderr.splitlines()  # after a progress bar
-    assert error.startswith(f"error: {to} is written, but not pushed to owner/name: ")
+    assert error.startswith(f"error: {to} was written but not pushed to owner/name: ")
     names, expected_names = (
         sorted(path.relative_to(root) for path in root.rglob("*"))
         for root in (to, folder / "model")

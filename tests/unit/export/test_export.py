@@ -336,7 +336,7 @@ def test_points_that_cannot_be_exported_are_rejected(
     )
     for name in ("ledger.jsonl", "points", "config.yaml"):
         (tmp_path / name).symlink_to(folder / name)
-    with pytest.raises(InputError, match="another prompt"):
+    with pytest.raises(InputError, match="different prompt"):
         export(tmp_path, "1:1:concat(1)", tmp_path / "model")
     export(tmp_path, "1:1:plain", tmp_path / "model")
     (tmp_path / "points").unlink()

@@ -353,7 +353,7 @@ def test_guards_are_in_the_terminal_table_if_it_is_wide_enough(run: Path) -> Non
     summary = summarize(load(run))
     wide, small = (printed(table, width=80) for table in front_tables(summary))
     assert "(10.0)" in wide and "(10.0)" not in small
-    assert "misses" in small and "◆ best" in small and "scores of sts-b" in small
+    assert "misses" in small and "◆ best" in small and "guard scores (sts-b)" in small
     assert "constraints: sts-b ≥ 70.0" in wide and "constraints: sts-b ≥ 70.0" in small
     assert any(
         note.startswith("No point meets the constraints (sts-b ≥ 70.0)") for note in notes(summary)

@@ -58,7 +58,7 @@ def test_push_without_a_network_keeps_the_folder(
         hub.push(folder, "owner/name", private=False)
     data_hub.reachable.cache_clear()
     assert time.monotonic() - began < data_hub.PROBE_SECONDS + 1
-    assert str(caught.value).startswith(f"{folder} is written, but not pushed to owner/name: ")
+    assert str(caught.value).startswith(f"{folder} was written but not pushed to owner/name: ")
     assert str(caught.value).endswith(
         f"later: hf upload owner/name {folder} . --exclude raysweep.json"
     )
@@ -160,7 +160,7 @@ def test_message_of_the_hub_is_printed_without_the_token(
         huggingface_hub, "HfApi", partial(huggingface_hub.HfApi, endpoint=rejecting_hub)
     )
     with pytest.raises(
-        InputError, match="is written, but not pushed to owner/name: .*401"
+        InputError, match="was written but not pushed to owner/name: .*401"
     ) as caught:
         hub.push(folder, "owner/name", private=False)
     shown = str(caught.value) + "".join(capfd.readouterr())

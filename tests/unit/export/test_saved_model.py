@@ -68,12 +68,12 @@ def embed_queries_otherwise(folder: Path) -> None:
 UNSPOILT = SentenceTransformer.save
 
 SPOILT: dict[Spoil, str] = {
-    alter_a_weight: "encode of the saved model returns other vectors",
-    truncate_otherwise: "encode of the saved model returns other vectors",
-    put_numbers_out_of_range: "encode of the saved model returns other vectors",
+    alter_a_weight: "encode of the saved model returns different vectors",
+    truncate_otherwise: "encode of the saved model returns different vectors",
+    put_numbers_out_of_range: "encode of the saved model returns different vectors",
     lose_the_weights: "the saved model cannot be loaded",
     compare_otherwise: "similarity_fn_name of the saved model is manhattan; allowed: (cosine|dot)",
-    embed_queries_otherwise: "encode_query of the saved model returns other vectors",
+    embed_queries_otherwise: "encode_query of the saved model returns different vectors",
 }
 
 
@@ -132,7 +132,7 @@ def test_save_that_loses_the_prompt_is_rejected(
     spoil_saves(monkeypatch, lose_the_prompt)
     if prepared.model["prompt"]:
         with pytest.raises(
-            InputError, match="not written: encode of the saved model returns other vectors"
+            InputError, match="not written: encode of the saved model returns different vectors"
         ):
             export(folder, "1:1", tmp_path / "model")
         assert not list(tmp_path.iterdir())
