@@ -1,5 +1,5 @@
-"""Retrieval scores of an encoder: queries of one split against the pool, and the encoder's operating points.
+"""Scores and measures of encoders and of their operating points, on labeled sentences, retrieval data and pairs.
 
-Training uses it to score rungs, the runner to score the reference, the oracle and baselines, and the ``evaluate``
-command to score files.
+Training scores rungs with this package, and the runner scores the reference encoder, the oracle and the baselines. The
+commands ``evaluate``, ``measure`` and ``transfer`` apply it to files.
 """

@@ -1,4 +1,4 @@
-"""Calibrated class probabilities: temperature scaling, fitted on sentences that a head was not trained on.
+"""Temperature scaling, which calibrates a softmax head's class probabilities on held-out sentences.
 
 Given a head's logits z, a temperature T changes its probabilities to softmax(z / T). T minimizes the log loss on
 held-out sentences (Guo et al. 2017, arXiv:1706.04599). The most likely classes do not change.
@@ -21,14 +21,14 @@ MAX_TEMPERATURE = 20.0
 NUM_BINS = 15
 """Number of bins of the expected calibration error."""
 
-_EXACT = 1e-10  # tolerance of 1 / T
+_EXACT = 1e-10  # tolerance for 1 / T
 
 
 def fit_temperature(logits: npt.NDArray[np.floating], labels: npt.NDArray[np.integer]) -> float:
     """Return the T in the allowed range that minimizes the mean log loss of softmax(logits / T).
 
-    ``logits`` are (n, classes), ``labels`` (n,) index their columns, n >= 1. The loss is convex in 1 / T, so
-    its minimum is at slope 0.
+    ``logits`` (n, classes) must have at least one row; ``labels`` (n,) index their columns. The loss is convex in 1 / T,
+    so its minimum is where its slope is 0.
     """
     from scipy.optimize import brentq
 
@@ -51,7 +51,10 @@ def fit_temperature(logits: npt.NDArray[np.floating], labels: npt.NDArray[np.int
 
 
 def cross_entropy(logits: npt.NDArray[np.floating], labels: npt.NDArray[np.integer]) -> float:
-    """Return the mean log loss, in nats, of softmax(logits); logits are (n, classes), labels (n,) index classes."""
+    """Return the mean log loss of softmax(logits), in nats.
+
+    ``labels`` (n,) index the columns of ``logits`` (n, classes).
+    """
     exact = np.asarray(logits, dtype=np.float64)
     greatest = exact.max(axis=1)
     log_sums = greatest + np.log(np.exp(exact - greatest[:, None]).sum(axis=1))
@@ -62,11 +65,12 @@ def cross_entropy(logits: npt.NDArray[np.floating], labels: npt.NDArray[np.integ
 def calibration_error(
     probabilities: npt.NDArray[np.floating], labels: npt.NDArray[np.integer]
 ) -> float:
-    """Return the expected calibration error, in [0, 1], of probabilities (n, classes); labels (n,) index classes.
+    """Return the expected calibration error of class probabilities, in [0, 1].
 
-    Sentences are sorted by the probability of their most likely class and split into ``NUM_BINS`` bins of equal size.
-    The error is the mean over sentences of the absolute difference between their bin's accuracy and its mean
-    probability (Nguyen and O'Connor 2015, arXiv:1508.05154).
+    ``labels`` (n,) index the columns of ``probabilities`` (n, classes). Sentences are sorted by confidence, which is the
+    probability of their most likely class, and split into ``NUM_BINS`` bins of equal size. The error is the absolute
+    difference between a bin's accuracy and its mean confidence, averaged over sentences (Nguyen and O'Connor 2015,
+    arXiv:1508.05154).
     """
     predicted = probabilities.argmax(axis=1)
     confidence = probabilities.max(axis=1).astype(np.float64)
@@ -92,7 +96,7 @@ def calibrated(head: Head, embeddings: Float32Array, labels: npt.NDArray[np.inte
 def calibration_of(
     head: Head, embeddings: Float32Array, labels: npt.NDArray[np.integer], split: ScoredSplit
 ) -> Calibration:
-    """Return how well a head fits the labels (n,) of unit embeddings (n, width), with and without its temperature."""
+    """Return a head's calibration on unit embeddings (n, width) with labels (n,), before and after temperature scaling."""
     after = head.logits(embeddings).astype(np.float64)
     before = after * head.temperature
     probabilities_before = softmax(before)

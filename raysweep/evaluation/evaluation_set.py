@@ -1,4 +1,4 @@
-"""The data on which a candidate encoder is scored: queries of one split against a pool of training sentences."""
+"""Data for scoring an encoder: the queries of one split, and a pool of training sentences to retrieve from."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -20,15 +20,15 @@ from raysweep.results.types import Point, ScoredSplit
 
 
 class TrialDivergedError(RuntimeError):
-    """The loss or the embeddings are not finite."""
+    """Raised if a trial's loss, weights or embeddings are not finite."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoredSet(ABC):
-    """The data to score one split.
+    """Data for scoring encoders on one split.
 
-    ``queries`` (q,) and ``pool`` (p,) are sentence ids; ``reference_queries`` and ``reference_pool`` are their unit
-    embeddings under the reference encoder.
+    ``queries`` (q,) and ``pool`` (p,) are sentence ids; ``reference_queries`` and ``reference_pool`` are the sentences'
+    unit embeddings under the reference encoder.
     """
 
     split: ScoredSplit
@@ -40,20 +40,20 @@ class ScoredSet(ABC):
     @property
     @abstractmethod
     def reference_scores(self) -> retrieval.Scores:
-        """Return the scores of R itself."""
+        """Return the reference encoder's scores."""
 
     @property
     def num_scored(self) -> int:
-        """Return the number of queries or groups, each of which has a value for every score."""
+        """Return the number of queries or groups, each of which has one value per score."""
         first, *_ = self.reference_scores.named.values()
         return len(first)
 
     def reading(self, scores: Mapping[PointName, retrieval.Scores]) -> Reading | None:
-        """Return the sentences that points retrieve for the readable queries, or None if nothing is retrieved."""
+        """Return the sentences that points retrieve for queries with stored readings, or None if there is no retrieval."""
         return None
 
     def point(self, scores: retrieval.Scores, **identity: Any) -> Point:
-        """Return the operating point with these scores; ``identity`` gives trial, step, kind, value and width."""
+        """Return the operating point with these scores; ``identity`` is its trial, step, kind, value and width."""
         measured = {}
         for name, values in scores.named.items():
             deviation = None if spec_of(name).is_binary else float(values.std())
@@ -79,10 +79,12 @@ class EvaluationSet(ScoredSet):
         config: EvaluationConfig,
         max_queries: int | None = None,
     ) -> "EvaluationSet":
-        """Return the split's queries, or ``max_queries`` evenly spaced ones, and a seeded sample of train as the pool.
+        """Return the evaluation set of a split, whose pool is a seeded sample of the training sentences.
+
+        If the split has more than ``max_queries`` queries, ``max_queries`` evenly spaced ones are used.
 
         Raises:
-            InputError: If k exceeds the pool.
+            InputError: If k exceeds the size of the pool.
         """
         sentences = prepared.sentences
         train = sentences.ids("train")
@@ -112,22 +114,22 @@ class EvaluationSet(ScoredSet):
 
     @cached_property
     def weights(self) -> npt.NDArray[np.float64]:
-        """Return the weight of each rank, (k,)."""
+        """Return the rank weights (k,)."""
         return retrieval.rank_weights(self.rank_weights, self.k)
 
     @cached_property
     def reference_scores(self) -> retrieval.Scores:
-        """Return the scores of retrieval by R itself."""
+        """Return the scores of retrieval by the reference encoder."""
         return self.score(self.reference_queries, self.reference_pool)
 
     def score(
         self, queries: npt.NDArray[np.float32], pool: npt.NDArray[np.float32]
     ) -> retrieval.Scores:
-        """Return the scores of retrieval by the given unit embeddings, (q, width) and (p, width)."""
+        """Return the scores of retrieval with unit embeddings of the queries (q, width) and the pool (p, width)."""
         return self.score_retrieved(retrieval.retrieve(queries, pool, self.k))
 
     def score_retrieved(self, positions: npt.NDArray[np.int64]) -> retrieval.Scores:
-        """Return the scores of retrieved sentences: ``positions`` (q, k) in the pool, best first."""
+        """Return the scores of one retrieval, given the pool ``positions`` (q, k) of the sentences, best first."""
         return self.score_several([positions])[0]
 
     def score_several(self, retrievals: Sequence[npt.NDArray[np.int64]]) -> list[retrieval.Scores]:
@@ -146,11 +148,14 @@ class EvaluationSet(ScoredSet):
 
     @cached_property
     def readable(self) -> npt.NDArray[np.int64]:
-        """Return the rows of the queries whose readings are stored."""
+        """Return the rows of the queries with stored readings."""
         return readable_rows(len(self.queries))
 
     def reading(self, scores: Mapping[PointName, retrieval.Scores]) -> Reading:
-        """Return the sentences that points retrieve for the readable queries; ``scores`` must contain them."""
+        """Return the sentences that points retrieve for the queries with stored readings.
+
+        All ``scores`` must contain the retrieved positions.
+        """
         retrieved = [point.retrieved for point in scores.values() if point.retrieved is not None]
         queries = self.reference_queries[self.readable]
         cosines = [

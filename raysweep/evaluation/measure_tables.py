@@ -1,4 +1,4 @@
-"""Measures as tables for people, and as JSON for programs. Measures are x100."""
+"""Measures, x100, as text tables and JSON."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -12,14 +12,14 @@ from raysweep.uncertainty import changes
 from raysweep.uncertainty.changes import Change
 
 MIN_TESTED = 20
-"""Minimum number of positives, and of negatives, for a test of a pair file or of one of its groups."""
+"""Minimum number of positives and of negatives required to test a pair file or one of its groups."""
 
 MIN_GROUPS = 8
-"""Minimum number of groups for a test of a pair file with several groups as a whole."""
+"""Minimum number of groups required to test a pair file with several groups as a whole."""
 
 
 def rows_of(measures: DataMeasures, seed: int) -> list[MeasuredValue]:
-    """Return all measures: those of retrieval data, or the PND of each group of a pair file."""
+    """Return all measures on retrieval data, or the PND of each group in a pair file, under each geometry."""
     rows: list[MeasuredValue] = []
     for geometry in GEOMETRIES:
         tuned, base = measures.tuned[geometry], measures.base.get(geometry)
@@ -54,7 +54,7 @@ def _retrieval_rows(
 
 
 def _interval(change: Change | None) -> tuple[float, float] | tuple[None, None]:
-    """Return the ends of a change's interval; None if they are unknown."""
+    """Return the bounds of a change's interval, or (None, None) if the change is not tested or the interval infinite."""
     if change is None or not math.isfinite(change.interval.low):
         return None, None
     return change.interval.low, change.interval.high
@@ -63,7 +63,7 @@ def _interval(change: Change | None) -> tuple[float, float] | tuple[None, None]:
 def _tested(
     measure: str, geometry: Geometry, share: float, base: float, pairs: int, change: Change | None
 ) -> MeasuredValue:
-    """Return a share of ``pairs``, with the bootstrap interval and z-statistic of its change."""
+    """Return the share of errors among ``pairs`` pairs, with the bootstrap interval and z-statistic of its change."""
     z = changes.z_statistic(base, share, pairs)
     low, high = _interval(change)
     return MeasuredValue(measure, geometry, share, base, low, high, pairs, z)
@@ -97,7 +97,7 @@ def _pair_rows(
 
 
 def is_tested(measures: DataMeasures) -> bool:
-    """Return whether the change of the source as a whole is tested."""
+    """Return whether the change in the PND of the source as a whole is tested."""
     ranking = measures.ranking
     num_groups = len(ranking.groups)
     if measures.is_retrieval:
@@ -111,10 +111,10 @@ def is_tested(measures: DataMeasures) -> bool:
 def whole_row(
     measures: DataMeasures, rows: Sequence[MeasuredValue], geometry: Geometry, seed: int
 ) -> MeasuredValue:
-    """Return the PND of a source as a whole and its change; ``rows`` are those of :func:`rows_of`.
+    """Return the PND of a source as a whole, and its change; ``rows`` is the result of :func:`rows_of`.
 
-    For retrieval data, this PND is the mean over queries. The groups of a pair file are resampled as units if there are
-    at least MIN_GROUPS.
+    For retrieval data, this PND is the mean over queries. If a pair file has at least MIN_GROUPS groups, the groups are
+    resampled as units.
     """
     before = measures.base[geometry].errors
     after = measures.tuned[geometry].errors
@@ -130,7 +130,7 @@ def whole_row(
 
 
 def title(measures: DataMeasures) -> str:
-    """Return a line that describes the data, such as ``dev.jsonl: retrieval, 65 queries, 4,394 pairs compared``."""
+    """Return a description such as ``dev.jsonl: retrieval, 65 queries; 4,394 (positive, negative) pairs``."""
     ranking, relations = measures.ranking, measures.relations
     num_groups = len(ranking.groups)
     num_skipped = len(measures.skipped_groups)
@@ -152,7 +152,10 @@ def title(measures: DataMeasures) -> str:
 
 
 def table(rows: Sequence[MeasuredValue]) -> TextTable:
-    """Return a row per measure with a column per geometry; with a base encoder, a row per measure and geometry."""
+    """Return a table with a row per measure and a column per geometry.
+
+    With a base encoder, the table instead has a row per measure and geometry.
+    """
     if rows[0].base is None:
         values: dict[str, list[str]] = {}
         for row in rows:
@@ -197,7 +200,7 @@ def _compared_cells(row: MeasuredValue) -> tuple[str, ...]:
 
 
 def as_json(measures: DataMeasures, rows: Sequence[MeasuredValue]) -> dict[str, Any]:
-    """Return the measures of one set of relations for :func:`json.dumps`."""
+    """Return the measures on one set of relations, ready for :func:`json.dumps`."""
     errors = measures.tuned["cosine"].errors
     return {
         "data": measures.relations.name,

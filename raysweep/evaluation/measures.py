@@ -1,8 +1,8 @@
-"""Measures of an encoder on retrieval data and pair files, and their change from a base encoder.
+"""Measures of an encoder on retrieval data and pair files, and their changes from a base encoder's measures.
 
-The ``measure`` command uses this module. Every measure is computed by cosine and by the Euclidean distance of
-unnormalized embeddings. :mod:`raysweep.metrics.ranking` defines the measures, and :mod:`raysweep.uncertainty.changes`
-tests changes.
+The ``measure`` command uses this module. Every measure is computed twice: by cosine, and by the Euclidean distance
+between unnormalized embeddings. :mod:`raysweep.metrics.ranking` defines the measures, and
+:mod:`raysweep.uncertainty.changes` tests the changes.
 """
 
 import itertools
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MeasuredEncoder:
-    """An encoder to measure. ``query_prompt`` replaces the prompt for queries and for first sentences of pairs."""
+    """An encoder to measure. ``query_prompt`` replaces its prompt for queries and for the first sentences of pairs."""
 
     config: EncoderConfig
     query_prompt: str | None = None
@@ -47,7 +47,7 @@ class MeasuredEncoder:
 
 @dataclass(frozen=True)
 class Measured:
-    """An encoder's values on relations by one geometry. ``closeness`` has one value per pair, (pairs,)."""
+    """An encoder's measures on one set of relations under one geometry. ``closeness`` (pairs,) has one value per pair."""
 
     relations: Relations
     closeness: Float64Array
@@ -66,7 +66,7 @@ class Measured:
 
     @cached_property
     def by_query(self) -> Mapping[str, Float64Array]:
-        """Return the measures of each query's ranking, (queries,) each; empty for pair files."""
+        """Return the ranking measures by name, with one value per query, (queries,); empty for pair files."""
         if self.relations.kind != "retrieval":
             return {}
         return {name: measure(self.ranking) for name, measure in RANKING_MEASURES.items()}
@@ -74,7 +74,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class DataMeasures:
-    """The values of an encoder on one set of relations, and of the base encoder if there is one."""
+    """The measures of an encoder, and of the base encoder if there is one, on one set of relations."""
 
     relations: Relations
     tuned: Mapping[Geometry, Measured]
@@ -107,7 +107,7 @@ def measure(
     """Measure an encoder, and optionally the base encoder that it was tuned from, on each source.
 
     Raises:
-        InputError: Before anything is embedded, if a source or an encoder cannot be read, or if no query or group of a
+        InputError: Before anything is embedded, if a source or an encoder cannot be read, or if no query or group in a
             source has both positives and negatives.
     """
     needs = [
@@ -161,7 +161,7 @@ class Embedded:
         return cls(embeddings, rows)
 
     def take(self, relations: Relations, ids: Integers) -> Integers:
-        """Return the rows of these relations' sentences, (len(ids),)."""
+        """Return the embeddings' rows, (len(ids),), for sentences given by their ``ids`` in these relations."""
         rows = np.array([self.rows.get(sentence, -1) for sentence in relations.sentences])
         taken: Integers = rows[ids]
         return taken
@@ -198,8 +198,8 @@ def measure_embedded(
 ) -> list[dict[Geometry, Measured]]:
     """Measure an encoder on all relations, given the embeddings of all sentences as documents.
 
-    ``asked`` embeds queries and first sentences of pairs, unless it embeds both sides alike and ``is_symmetric`` is
-    True.
+    ``asked`` embeds queries and first sentences of pairs. If it embeds both sides alike and ``is_symmetric`` is True,
+    their document embeddings are used instead.
     """
     queries = documents
     if not (is_symmetric and asked.is_symmetric):
@@ -225,9 +225,9 @@ def measure_embedded(
 
 @contextmanager
 def unnormalized(model: "SentenceTransformer") -> Iterator[None]:
-    """Within the context, leave out final modules that normalize, including those in a Router.
+    """Remove the model's final normalization modules, including those in a Router, within the context.
 
-    They do not change cosines but hide distances.
+    Normalization does not change cosines but changes distances.
     """
     from sentence_transformers.sentence_transformer.modules import Normalize, Router
 

@@ -1,10 +1,10 @@
-"""Operating points: the retrieval encoders that one rung of a trial yields, scored together.
+"""Operating points: the retrieval encoders that one rung of a trial yields.
 
-On labeled sentences, an encoder retrieves from a pool; on retrieval data and pairs, it ranks a query's documents.
+On labeled sentences, an encoder retrieves from a pool; on retrieval data and pairs, it ranks each query's documents.
 
-Let e_R and e_M be a sentence's unit embeddings under the reference encoder and the tuned encoder, and p its class
-probabilities. With the ``separate`` tower, e_M is under the tuned encoder of the sentence's side, and cos_M is
-cos(e_Q(query), e_D(sentence)).
+Let e_R and e_M be a sentence's unit embeddings under the reference encoder R and the tuned encoder M, cos_R and cos_M
+the cosines of a query and a sentence under R and M, and p a sentence's class probabilities. With the ``separate`` tower,
+M consists of an encoder for queries and one for documents, and cos_M is cos(e_Q(query), e_D(sentence)).
 
 ==================== ================================== ================================= ===============
 point                retrieval score                    embedding                         width
@@ -14,17 +14,17 @@ point                retrieval score                    embedding               
 ``class_concat(g)``  cos_R + g p(query) . p(sentence)   [e_R; sqrt(g) p]                  d_R + classes
 ``interpolate(a)``   cos_a                              e_a                               d_M
 ``truncate(d)``      cosine of the first d coordinates  the first d coordinates of e_M    d
-``labeled(g)``      cos_R + g p(query)[label]          query [e_R; sqrt(g) p],           d_R + classes
+``labeled(g)``       cos_R + g p(query)[label]          query [e_R; sqrt(g) p],           d_R + classes
                                                         sentence [e_R; sqrt(g) one-hot]
 ``query``            cos(e_M(query), e_R(sentence))     query e_M, sentence e_R           d_R
 ``query_concat(g)``  cos_R + g cos(e_M(query),          query e_R + g e_M, sentence e_R   d_R
                      e_R(sentence))
 ==================== ================================== ================================= ===============
 
-e_a is the embedding under the weights (1 - a) base + a tuned. Only ``interpolate`` encodes queries and pool again; the
-other points reuse the encodings of ``plain``. ``labeled`` uses the labels of the pool, which no encoder knows, so it is
-reported separately. Trials with the ``query`` tower have only the last two points: their documents keep the reference
-encoder's embeddings.
+e_a and cos_a are the embedding and the cosine under the interpolated weights (1 - a) base + a tuned. Only
+``interpolate`` encodes the queries and the pool again; the other points reuse the embeddings of ``plain``. ``labeled``
+uses the labels of the pool, which are not available to an encoder, so it is reported separately. Trials with the
+``query`` tower have only the last two points, because their documents keep the reference encoder's embeddings.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -51,7 +51,7 @@ FloatArray = TypeVar("FloatArray", Float32Array, Float64Array)
 
 @dataclass(frozen=True)
 class Head:
-    """A softmax head over unit embeddings: ``weight`` (classes, width), ``bias`` (classes,).
+    """A softmax head on unit embeddings, with ``weight`` (classes, width) and ``bias`` (classes,).
 
     Both are already divided by ``temperature``, which :mod:`raysweep.evaluation.calibration` fits.
     """
@@ -61,12 +61,12 @@ class Head:
     temperature: float = 1.0
 
     def at_temperature(self, temperature: float) -> "Head":
-        """Return this head with its logits divided by a temperature, in addition to its current one."""
+        """Return this head with its logits divided by another temperature in addition to the current one."""
         divisor = np.float32(temperature)
         return Head(self.weight / divisor, self.bias / divisor, self.temperature * temperature)
 
     def logits(self, embeddings: Float32Array) -> Float32Array:
-        """Return logits (n, classes) of unit embeddings (n, width), like :func:`raysweep.training.losses.logits`."""
+        """Return the logits (n, classes) of unit embeddings (n, width), like :func:`raysweep.training.losses.logits`."""
         scale = np.float32(self.weight.shape[1] ** 0.5)
         logits: Float32Array = embeddings @ (self.weight.T * scale) + self.bias
         return logits
@@ -77,7 +77,7 @@ class Head:
 
 
 def softmax(logits: FloatArray) -> FloatArray:
-    """Return the class probabilities, (n, classes), of logits."""
+    """Return the class probabilities for ``logits``, both (n, classes)."""
     powers = np.exp(logits - logits.max(axis=1, keepdims=True))
     probabilities: FloatArray = powers / powers.sum(axis=1, keepdims=True)
     return probabilities
@@ -85,10 +85,10 @@ def softmax(logits: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class TunedEncoder:
-    """A candidate encoder with its current weights, and the inputs for measuring its operating points.
+    """A tuned encoder with its current weights, and the inputs for measuring its operating points.
 
-    ``head`` is the softmax head, if the loss has one. Within ``interpolated(a)``, the encoders have the weights
-    (1 - a) base + a tuned, which ``interpolate`` needs.
+    ``head`` is the softmax head, if the loss has one. Within the context ``interpolated(a)``, which ``interpolate``
+    points require, the encoders have the weights (1 - a) base + a tuned.
     """
 
     encoders: Encoders
@@ -103,7 +103,7 @@ class TunedEncoder:
 
 @dataclass(frozen=True)
 class Encoded:
-    """Queries and pool: unit embeddings, and class probabilities if there is a head."""
+    """Unit embeddings of the queries and the pool, and class probabilities if there is a head."""
 
     queries: Float32Array
     pool: Float32Array
@@ -111,7 +111,7 @@ class Encoded:
     pool_classes: Float32Array | None = None
 
     def under(self, head: Head | None) -> "Encoded":
-        """Return the same embeddings, with the class probabilities of a head."""
+        """Return the same embeddings with class probabilities from a head, if any."""
         if head is None:
             return Encoded(self.queries, self.pool)
         return Encoded(
@@ -122,7 +122,7 @@ class Encoded:
         """Return unit embeddings from the first ``width`` coordinates, without class probabilities.
 
         Raises:
-            InputError: If there are no more than ``width`` coordinates.
+            InputError: If ``width`` is not less than the number of coordinates.
         """
         matryoshka.check_truncated(width, self.queries.shape[1])
         return Encoded(_unit(self.queries[:, :width]), _unit(self.pool[:, :width]))
@@ -138,7 +138,7 @@ LABELED = "labeled"
 
 
 def wanted_labeled(grid: PointsConfig, *, has_head: bool) -> list[PointKey]:
-    """Return the grid's points that use the pool's labels; empty without a softmax head."""
+    """Return the grid's points that use the pool's labels, or an empty list without a softmax head."""
     return [(LABELED, value) for value in grid.labeled] if has_head else []
 
 
@@ -146,12 +146,12 @@ QUERY, QUERY_CONCAT = QUERY_KINDS
 
 
 def keep_documents(keys: Iterable[PointKey]) -> bool:
-    """Return whether documents have the reference's embeddings at these points of a trial."""
+    """Return whether documents keep the reference encoder's embeddings at these points of a trial."""
     return any(kind in QUERY_KINDS for kind, _ in keys)
 
 
 def wanted(grid: PointsConfig, *, has_head: bool, tower: Tower = "both") -> list[PointKey]:
-    """Return the tuned encoder's own point and the grid's points for trials with or without a softmax head."""
+    """Return the keys of the tuned encoder's own point and of the grid's points that apply to a trial."""
     if tower == "query":
         return [(QUERY, None), *((QUERY_CONCAT, value) for value in grid.query_concat)]
     keys: list[PointKey] = [("plain", None)]
@@ -181,7 +181,7 @@ def width(key: PointKey, tuned: TunedEncoder, evaluation: ScoredSet) -> int:
 
 
 def encode(tuned: TunedEncoder, evaluation: ScoredSet) -> Encoded:
-    """Encode queries and pool with the current weights, in fp32.
+    """Encode the queries and the pool with the current weights, in fp32.
 
     Raises:
         TrialDivergedError: If an embedding is not finite.
@@ -198,7 +198,7 @@ def embed_on_both_sides(
 ) -> Sides[Float32Array]:
     """Return the unit embeddings (queries, width) of the split's sentences as queries and as documents.
 
-    ``queries`` are the embeddings as queries, which are not computed again.
+    ``queries`` are the embeddings as queries, which are reused.
     """
     if tuned.encoders.is_shared:
         return Sides.same(queries)
@@ -213,8 +213,8 @@ def measure(
 ) -> dict[PointKey, retrieval.Scores]:
     """Return the per-query scores of these points, in the order of ``keys``.
 
-    ``encoded`` is the result of :func:`encode` for the same encoder and set; if missing, it is computed when a point
-    needs it. The model's weights are unchanged afterwards.
+    ``encoded`` is the result of :func:`encode` for the same encoder and set; if it is None, it is computed when needed.
+    The model's weights are unchanged afterwards.
 
     Raises:
         TrialDivergedError: If an embedding is not finite.
@@ -232,7 +232,7 @@ def measure(
             with tuned.interpolated(value):
                 interpolated = encode(replace(tuned, head=None), evaluation)
             interpolated_scores = score_encoded(interpolated, evaluation, [("plain", None)])
-            del interpolated  # before the next embeddings
+            del interpolated  # free its memory before the next embeddings
             scores[kind, value] = interpolated_scores["plain", None]
         elif kind == "truncate":
             assert encoded is not None and value is not None
@@ -245,7 +245,7 @@ def measure(
 def score_encoded(
     encoded: Encoded, evaluation: ScoredSet, keys: Sequence[PointKey]
 ) -> dict[PointKey, retrieval.Scores]:
-    """Return the per-query scores of points from full embeddings: all kinds but ``interpolate`` and ``truncate``."""
+    """Return the per-query scores of points of any kind except ``interpolate`` and ``truncate``."""
     if isinstance(evaluation, RelationSet):
         weights = [value for _, value in keys]
         return dict(
@@ -275,7 +275,7 @@ def score_encoded(
 
 @dataclass(frozen=True)
 class _Products:
-    """Inner products of a block of queries with the pool, (queries, pool): cos_M and cos_R; others on demand."""
+    """Inner products (queries, pool) of a block of queries with the pool: cos_M in ``tuned``, cos_R in ``reference``."""
 
     tuned: Float32Array
     reference: Float32Array
@@ -291,7 +291,7 @@ class _Products:
         return cls(tuned, reference, query_classes, encoded.pool_classes, evaluation.pool_labels)
 
     def retrieve(self, keys: Sequence[PointKey], k: int) -> dict[PointKey, npt.NDArray[np.int64]]:
-        """Return the positions (queries, k) in the pool that each operating point retrieves."""
+        """Return the pool positions (queries, k) that each operating point retrieves."""
         retrieved: dict[PointKey, npt.NDArray[np.int64]] = {}
         for kind in ("plain", QUERY):
             if (kind, None) in keys:
@@ -300,7 +300,7 @@ class _Products:
             values = [value for key_kind, value in keys if key_kind == kind and value is not None]
             if not values:
                 continue
-            # The term that is added to cos_R, before multiplication by a point's value.
+            # ``added`` is multiplied by a point's value, then added to cos_R.
             if kind in ("concat", QUERY_CONCAT):
                 added = self.tuned
             else:

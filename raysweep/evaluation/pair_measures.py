@@ -1,4 +1,4 @@
-"""Measures of a split's sentence pairs under a tuned encoder; see :mod:`raysweep.metrics.pairs`."""
+"""Measures of a split's sentence pairs under an encoder; see :mod:`raysweep.metrics.pairs`."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from raysweep.uncertainty.interval import Interval
 NUM_RANDOM = 20_000
 
 CURVE_STEPS = 50
-"""Number of recalls at which the precision is stored."""
+"""Number of recall levels at which the precision is stored."""
 
 _RANDOM_SEED = 0  # fixed, so that all runs measure divergences on the same pairs
 
@@ -30,8 +30,8 @@ _RANDOM_SEED = 0  # fixed, so that all runs measure divergences on the same pair
 class PairSet:
     """Pairs of a split's sentences, as positions among its queries.
 
-    ``neighbors`` (n, 2) are sentences and their nearest neighbors under the reference encoder in their own class and in
-    others, and ``same_class`` (n,) tells the two apart.
+    ``neighbors`` (n, 2) contains pairs of a sentence and one of its nearest neighbors under the reference encoder, in
+    its own class or in another; ``same_class`` (n,) marks the pairs within a class.
     """
 
     split: ScoredSplit
@@ -41,7 +41,7 @@ class PairSet:
 
     @classmethod
     def of(cls, prepared: Prepared, evaluation: EvaluationSet) -> "PairSet":
-        """Draw a split's pairs. On dev, the neighbors are those for which ``prepare`` stores the experts' scores."""
+        """Sample a split's neighbor pairs. On dev, they are the pairs whose expert scores ``prepare`` stores."""
         labels = evaluation.query_labels
         vectors = np.asarray(prepared.reference_embeddings.document[evaluation.queries])
         neighbors, _ = dev_examples.draw(
@@ -59,7 +59,7 @@ class PairSet:
         return np.stack([first, (first + distance) % self.num_sentences], axis=1)
 
     def neighbor_cosines(self, embeddings: Sides[Float32Array]) -> Float32Array:
-        """Return the cosines (n,) of the neighbors under an encoder."""
+        """Return the cosines (n,) of the neighbor pairs under an encoder."""
         return _cosines(embeddings, self.neighbors)
 
     def random_cosines(self, embeddings: Sides[Float32Array]) -> Float32Array:
@@ -73,9 +73,9 @@ class PairSet:
         *,
         with_intervals: bool,
     ) -> Iterator[Measure]:
-        """Yield the measures of an encoder, given its unit embeddings (queries, width) of the sentences on both sides.
+        """Yield an encoder's measures, given its unit embeddings (queries, width) of the sentences on both sides.
 
-        ``before`` are the random pairs' cosines before tuning; without them, the divergence is left out.
+        ``before`` contains the random pairs' cosines before tuning; if it is None, the divergence is left out.
         """
         if self.same_class.any():
             cosines = self.neighbor_cosines(embeddings)
@@ -108,14 +108,17 @@ class PairSet:
 
 
 def _cosines(embeddings: Sides[Float32Array], positions: npt.NDArray[np.integer]) -> Float32Array:
-    """Return the cosines (n,) of pairs (n, 2), whose first sentences are queries and whose second are documents."""
+    """Return the cosines (n,) of pairs (n, 2), each of a first sentence as a query and a second one as a document."""
     first, second = positions.T
     cosines: Float32Array = exact_cosines(embeddings.query, first, embeddings.document, second)
     return cosines
 
 
 def reference_measures(prepared: Prepared, evaluation: ScoredSet) -> tuple[Measure, ...]:
-    """Return the measures of the reference encoder on a split, with intervals on test; empty without experts."""
+    """Return the reference encoder's measures on a split, or an empty tuple without stored expert scores.
+
+    On test, the measures have intervals.
+    """
     if not (prepared.scores_artifacts and isinstance(evaluation, EvaluationSet)):
         return ()
     documents = np.asarray(prepared.reference_embeddings.document[evaluation.queries])

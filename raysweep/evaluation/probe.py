@@ -1,4 +1,4 @@
-"""Linear probe: a logistic regression of the labels on the embeddings of a frozen encoder."""
+"""Linear probes: logistic regressions of labels on a frozen encoder's embeddings."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,27 +14,27 @@ from raysweep.metrics.retrieval import Scores
 from raysweep.results.types import PointKey
 
 MAX_SENTENCES = 100_000
-"""Maximum number of sentences for the fit; larger sets are sampled, to limit the driver's memory and time."""
+"""Maximum number of sentences to fit on; larger sets are sampled to limit the driver's memory use and time."""
 
 MAX_CLASSES = 2**10
-"""Maximum number of classes for a probe; more would take the driver hours and leave too few sentences."""
+"""Maximum number of classes; with more, a fit would take hours on the driver and be limited to too few sentences."""
 
-_MAX_VALUES = 2**27  # values of the sample's embeddings: 512 MiB
-# of the sample; the solver keeps several copies and recomputes them at each step
+_MAX_VALUES = 2**27  # elements of the sample's embeddings: 512 MiB
+# elements of the sample's class probabilities; the solver keeps several copies and recomputes them at each step
 _MAX_PROBABILITIES = 2**24
 
-_SAMPLE = (0, 0, 1)  # random stream that nothing else samples from
+_SAMPLE = (0, 0, 1)  # spawn key of a random stream used only here
 
-MAX_STEPS = 1000  # maximum for the solver, which usually takes dozens
+MAX_STEPS = 1000  # iteration limit of the solver, which usually needs dozens
 
 
 def max_sentences(width: int, num_classes: int) -> int:
-    """Return ``MAX_SENTENCES``, or fewer if embeddings are wide or there are many classes."""
+    """Return the maximum number of sentences to fit on, which decreases with many classes or wide embeddings."""
     return min(MAX_SENTENCES, _MAX_VALUES // width, _MAX_PROBABILITIES // num_classes)
 
 
 def sample(num_sentences: int, max_rows: int, seed: int) -> npt.NDArray[np.int64]:
-    """Return the rows to fit a probe on, ascending: all, or a random sample of ``max_rows`` rows."""
+    """Return the rows to fit a probe on, in ascending order: all rows, or a random sample of ``max_rows`` rows."""
     if num_sentences <= max_rows:
         return np.arange(num_sentences)
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=_SAMPLE))
@@ -42,7 +42,7 @@ def sample(num_sentences: int, max_rows: int, seed: int) -> npt.NDArray[np.int64
 
 
 def fit(embeddings: Float32Array, labels: npt.NDArray[np.integer]) -> Head | None:
-    """Return scikit-learn's logistic regression, with its defaults, of labels (n,) on unit embeddings (n, width).
+    """Fit a logistic regression of labels (n,) on unit embeddings (n, width), with scikit-learn's default penalty.
 
     The result is a softmax head over the classes that occur, in ascending order, or None if only one class occurs.
     """
@@ -54,19 +54,19 @@ def fit(embeddings: Float32Array, labels: npt.NDArray[np.integer]) -> Head | Non
     regression.fit(embeddings, labels)
     weight = regression.coef_
     bias = regression.intercept_
-    # for two classes, the solver returns the logit of the second; the first one's is 0
+    # for two classes, the solver returns only the second class's logit; the first class's logit is 0
     if len(weight) == 1:
         weight = np.vstack([np.zeros_like(weight), weight])
         bias = np.concatenate([[0.0], bias])
-    scale = embeddings.shape[1] ** 0.5  # heads multiply by this factor
+    scale = embeddings.shape[1] ** 0.5  # heads multiply their weights by this factor
     weight = weight / scale
     return Head(weight.astype(np.float32), bias.astype(np.float32))
 
 
 def fit_prepared(prepared: Prepared, seed: int, dev: EvaluationSet | None) -> Head | None:
-    """Return the probe of the reference embeddings of a sweep's training sentences; None if they have one label.
+    """Return a probe fitted on the reference embeddings of a sweep's training sentences; None if they have one label.
 
-    It is calibrated on ``dev``, if given and if the head has every class. ``seed`` is the sweep's.
+    The probe is calibrated on ``dev``, if given, unless it lacks a class. ``seed`` is the sweep's seed.
     """
     sentences = prepared.sentences
     num_classes = len(sentences.label_names)
@@ -81,7 +81,7 @@ def fit_prepared(prepared: Prepared, seed: int, dev: EvaluationSet | None) -> He
 
 
 def score(head: Head, evaluation: EvaluationSet, values: Sequence[float]) -> Mapping[float, Scores]:
-    """Return the per-query scores of the reference encoder's ``class_concat(g)`` with this head, for each g."""
+    """Return the per-query scores of the reference encoder's ``class_concat(g)`` with this head, keyed by g."""
     queries, pool = evaluation.reference_queries, evaluation.reference_pool
     encoded = Encoded(queries, pool).under(head)
     keys: list[PointKey] = [("class_concat", value) for value in values]

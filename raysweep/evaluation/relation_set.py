@@ -1,4 +1,4 @@
-"""The relations on which a candidate encoder is scored: rankings of each query's own documents."""
+"""Data for scoring an encoder on relations, where it ranks each query's own documents."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class RelationSet(ScoredSet):
 
     @cached_property
     def reference_scores(self) -> retrieval.Scores:
-        """Return the scores of R itself."""
+        """Return the reference encoder's scores."""
         return self.score(self._reference_closeness)
 
     @cached_property
@@ -55,11 +55,11 @@ class RelationSet(ScoredSet):
         return self.closeness(self.reference_queries, self.reference_pool)
 
     def closeness(self, queries: Float32Array, pool: Float32Array) -> Float64Array:
-        """Return the cosine of each pair, (pairs,), for embeddings of ``queries`` and ``pool``."""
+        """Return the cosine of each pair, (pairs,), given embeddings of the queries and the pool."""
         return closeness("cosine", queries, pool, (self.pairs.first, self.pairs.second))
 
     def score(self, values: Float64Array) -> retrieval.Scores:
-        """Return each group's ``ranking`` (1 - PND) and ``agreement`` with R for the ``values`` of pairs, (pairs,)."""
+        """Return each group's ``ranking`` (1 - PND) and ``agreement`` with the reference for pair ``values`` (pairs,)."""
         pairs = self.pairs
         ranking = Ranking.of(values, pairs.is_positive, pairs.group, pairs.num_groups)
         errors = count_errors(ranking)
@@ -69,7 +69,10 @@ class RelationSet(ScoredSet):
     def score_sums(
         self, queries: Float32Array, pool: Float32Array, weights: Sequence[float | None]
     ) -> list[retrieval.Scores]:
-        """Return the scores of cos_R + g cos_M for each weight g, or of cos_M if g is None; the embeddings are M's."""
+        """Return the scores of cos_R + g cos_M for each weight g, or of cos_M if g is None.
+
+        R is the reference encoder; M is the tuned encoder, whose embeddings are passed.
+        """
         tuned = self.closeness(queries, pool)
         reference = self._reference_closeness
         return [
@@ -79,7 +82,7 @@ class RelationSet(ScoredSet):
 
 
 def scored_set(prepared: Prepared, split: ScoredSplit, config: EvaluationConfig) -> ScoredSet:
-    """Return the data for scoring a split: labeled sentences, a sequence of data sets, retrieval data or pairs.
+    """Return the data for scoring encoders on a split of labeled sentences, a sequence of data sets, or relations.
 
     Raises:
         InputError: If k exceeds the size of the pool of labeled sentences.

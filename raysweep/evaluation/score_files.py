@@ -1,4 +1,4 @@
-"""Scores of an encoder on two files of labeled sentences, without training or Ray: the ``evaluate`` command."""
+"""The ``evaluate`` command, which scores an encoder on two files of labeled sentences without training or Ray."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,12 +17,12 @@ from raysweep.metrics import retrieval
 from raysweep.metrics.arrays import Float32Array
 from raysweep.terminal import Display
 
-SHORTEST = 1e-12  # minimum divisor of embeddings, as in PyTorch's ``normalize``
+SHORTEST = 1e-12  # minimum divisor when normalizing embeddings, as in PyTorch's ``normalize``
 
 
 @dataclass(frozen=True)
 class LabeledFiles:
-    """Two sources of labeled sentences: the rows of ``test`` are queries, the pool is a sample of ``train``."""
+    """Two sources of labeled sentences: the rows of ``test`` are queries, and the pool is a sample of ``train``."""
 
     train: str
     test: str
@@ -37,7 +37,7 @@ class LabeledFiles:
 
 @dataclass(frozen=True)
 class RetrievalSettings:
-    """Settings of retrieval and scoring. Without ``num_pool`` the pool has min(train, 5 * queries) rows."""
+    """Settings for retrieval and scoring. Without ``num_pool``, the pool has min(train, 5 * queries) rows."""
 
     ks: Sequence[int]
     rank_weights: Sequence[retrieval.RankWeights]
@@ -45,13 +45,13 @@ class RetrievalSettings:
     pool_seed: int = 42
 
     def check(self) -> None:
-        """Raise InputError if a kind of rank weights is unknown. The values of k depend on the size of the pool."""
+        """Raise InputError if a kind of rank weights is unknown. Values of k are checked once the pool's size is known."""
         for kind in self.rank_weights:
             retrieval.rank_weights(kind, 1)
 
 
 class FileScores(TypedDict):
-    """Means and standard deviations over queries, x100."""
+    """Means and standard deviations of scores over queries, x100, for one k and kind of rank weights."""
 
     k: int
     rank_weights: retrieval.RankWeights
@@ -64,7 +64,7 @@ class FileScores(TypedDict):
 
 @dataclass(frozen=True)
 class _Labeled:
-    """Rows of a source. ``spellings`` holds pairs of a label and one of its spellings."""
+    """Rows of a source. ``spellings`` contains (label, spelling) pairs."""
 
     texts: list[str]
     labels: list[str]
@@ -81,13 +81,13 @@ def score_files(
     settings: RetrievalSettings,
     display: Display,
 ) -> list[FileScores]:
-    """Return P and S of retrieval by ``model``, for each k and kind of rank weights.
+    """Return the scores of retrieval by ``model`` for each k and kind of rank weights.
 
-    Retrieval uses cosine, or the inner product if the model's similarity function is ``dot``. Similarity is measured
-    under ``reference``, by default the model itself. Each sentence is preceded by the configured query or document
-    prompt, or else by each model's default. A model with a Router embeds queries with ``encode_query`` and the pool
-    with ``encode_document``. All rows are kept, including duplicates and conflicting labels, to reproduce published
-    values.
+    Retrieval uses cosine, or the inner product if the model's similarity function is ``dot``. S is measured under
+    ``reference``, which defaults to the model itself. Each sentence is prefixed with the configured query or document
+    prompt, or with the model's default if none is configured. A model with a Router embeds queries with
+    ``encode_query`` and the pool with ``encode_document``. To reproduce published values, all rows are kept, including
+    duplicates and rows with conflicting labels.
 
     Raises:
         InputError: Before anything is embedded, if an input is invalid.
@@ -129,7 +129,7 @@ def _score(
     pool_labels: list[str],
     settings: RetrievalSettings,
 ) -> list[FileScores]:
-    """Return scores from embeddings of the queries and the pool: ``tuned`` retrieves, ``frozen`` gives similarity."""
+    """Return the scores, given the model's (``tuned``) and the reference's (``frozen``) embeddings of queries and pool."""
     after_queries = [len(query_labels)]
     tuned_queries, tuned_pool = np.split(tuned, after_queries)
     reference_queries, reference_pool = np.split(frozen, after_queries)
@@ -193,7 +193,7 @@ def _sample_pool(
 def _check_labels(
     files: LabeledFiles, train: _Labeled, queries: _Labeled, display: Display
 ) -> None:
-    """Reject labels for which polarity is undefined, and warn of suspicious ones."""
+    """Warn about suspicious labels, and raise InputError if the labels make polarity meaningless."""
     train_labels = sorted(set(train.labels))
     if len(train_labels) == 1:
         only_label = train_labels[0]
@@ -217,7 +217,7 @@ def _check_labels(
 def _check_query_labels(
     files: LabeledFiles, queries: _Labeled, train_labels: list[str], display: Display
 ) -> None:
-    """Warn if some queries have labels that train lacks, whose polarity is 0; raise InputError if all do."""
+    """Warn if some queries have labels missing from train, so that their P is 0; raise InputError if all do."""
     known = set(train_labels)
     unknown_rows = [row for row, label in enumerate(queries.labels) if label not in known]
     if not unknown_rows:
@@ -245,7 +245,7 @@ def _embed(
     *,
     unit: bool = False,
 ) -> Float32Array:
-    """Return embeddings whose inner products the model ranks by: normalized unless its similarity is ``dot``."""
+    """Return embeddings of queries and pool, normalized unless ``unit`` is False and the model's similarity is ``dot``."""
     with display.stage(f"evaluate: {name}") as advance:
         loaded = LoadedEncoder.load(config, device=encoder.best_device())
         is_normalized = unit or loaded.traits.similarity != "dot"

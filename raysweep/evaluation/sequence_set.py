@@ -1,4 +1,4 @@
-"""The data on which a candidate encoder is scored for a sequence: each data set has its own queries and pool."""
+"""Data for scoring an encoder on a sequence of data sets, each with its own queries and pool."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ from raysweep.results.types import ScoredSplit
 class SequenceSet(ScoredSet):
     """The evaluation sets of a sequence's data sets, keyed by data set name. Sentence ids are those of the sequence.
 
-    All have the same number of queries, so the mean over all queries equals the mean of the data sets' means.
+    All sets have the same number of queries, so the mean over all queries equals the mean of the sets' means.
     """
 
     tasks: Mapping[str, EvaluationSet]
 
     @classmethod
     def of(cls, prepared: Prepared, split: ScoredSplit, config: EvaluationConfig) -> "SequenceSet":
-        """Return the evaluation sets of all data sets, each with as many queries as the data set that has the fewest.
+        """Return the evaluation sets of all data sets, each with as many queries as the smallest data set has.
 
         Raises:
             InputError: If k exceeds the size of a pool.
@@ -55,7 +55,7 @@ class SequenceSet(ScoredSet):
 
     @cached_property
     def reference_scores(self) -> retrieval.Scores:
-        """Return the scores of R itself."""
+        """Return the reference encoder's scores."""
         return join_scores([task.reference_scores for task in self.tasks.values()])
 
     def slices(self) -> Iterator[tuple[EvaluationSet, slice, slice]]:
@@ -68,7 +68,7 @@ class SequenceSet(ScoredSet):
             first_query, first_pool = queries.stop, pool.stop
 
     def split_scores(self, scores: retrieval.Scores) -> list[retrieval.Scores]:
-        """Return the scores of each data set, given those of all queries."""
+        """Return the scores on each data set, given the scores of all queries."""
         return [
             retrieval.Scores({name: values[queries] for name, values in scores.named.items()})
             for _, queries, _ in self.slices()
@@ -76,7 +76,7 @@ class SequenceSet(ScoredSet):
 
 
 def join_scores(scores: Sequence[retrieval.Scores]) -> retrieval.Scores:
-    """Return the scores of several sets as one, with the sets' queries in order."""
+    """Concatenate the per-query scores of several sets, in order."""
     first, *_ = scores
     return retrieval.Scores(
         {name: np.concatenate([part[name] for part in scores]) for name in first.named}

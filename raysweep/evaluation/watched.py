@@ -1,4 +1,4 @@
-"""Measurement of trials on data that they are not tuned for, compared with the untuned encoder."""
+"""Measures of trials on watched data, which they are not tuned for, and their changes from the untuned encoder."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -27,12 +27,12 @@ from raysweep.results.watched import Watched, WatchedSet, watched_score
 from raysweep.terminal import Display
 
 MeasuredRelations = Sequence[Mapping[Geometry, Measured]]
-"""An encoder's values on each set of relations, by each geometry."""
+"""An encoder's measures on each set of relations, keyed by geometry."""
 
 
 @dataclass(frozen=True)
 class WatchedRelations:
-    """The relations of watched data, starting with the target's, if there is one. ``seed`` is the bootstrap's."""
+    """The relations of watched data, with the target's first if there is a target. ``seed`` seeds the bootstrap."""
 
     relations: Sequence[Relations]
     has_target: bool
@@ -65,7 +65,7 @@ class WatchedRelations:
 
     @classmethod
     def of(cls, config: WatchConfig, seed: int) -> "WatchedRelations":
-        """Read the watched data named in a sweep's file. Raise InputError like :meth:`read`."""
+        """Read the watched data that a sweep configures, and raise InputError like :meth:`read`."""
 
         def with_settings(source: WatchedSource) -> tuple[str, RelationSettings]:
             settings = RelationSettings.of(source)
@@ -80,7 +80,7 @@ class WatchedRelations:
         return replace(self, relations=[target, *sets], has_target=True)
 
     def score(self, values: MeasuredRelations) -> float:
-        """Return the ``watched`` score of an encoder with these values."""
+        """Return the ``watched`` score of an encoder with these measures."""
         of_sets = values[1:] if self.has_target else values
         by_cosine = [value["cosine"] for value in of_sets]
         return watched_score(
@@ -107,7 +107,7 @@ class WatchedRelations:
         return hashed.hexdigest()
 
     def compare(self, tuned: MeasuredRelations, base: MeasuredRelations) -> Watched:
-        """Return the values of the tuned encoder and their changes from those of the base encoder."""
+        """Return the tuned encoder's measures and their changes from the base encoder's measures."""
         all_measures = [
             DataMeasures(*values) for values in zip(self.relations, tuned, base, strict=True)
         ]
@@ -137,9 +137,9 @@ class WatchedRelations:
 
 
 def watched_encoder(model: EncoderConfig, reference: EncoderConfig, tower: Tower) -> EncoderConfig:
-    """Return the configuration that embeds watched data as a trial with this tower does, in fp32.
+    """Return an encoder configuration that embeds watched data like a trial with this tower, in fp32.
 
-    With the ``query`` tower, documents have the reference encoder's prompt, as in a stored index.
+    With the ``query`` tower, documents get the reference encoder's prompt, as in a stored index.
     """
     document = reference if tower == "query" else model
     prompts = Prompts(query=model.prompt_on("query"), document=document.prompt_on("document"))
@@ -149,7 +149,7 @@ def watched_encoder(model: EncoderConfig, reference: EncoderConfig, tower: Tower
 def measure_untuned(
     loaded: LoadedEncoder, relations: Sequence[Relations], display: Display
 ) -> tuple[Embedded, MeasuredRelations]:
-    """Return an encoder's embeddings of all sentences as documents, and its values on all relations."""
+    """Return an encoder's embeddings of all sentences as documents, and its measures on all relations."""
     with unnormalized(loaded.model):
         documents = embed_documents(loaded, relations, display)
         return documents, measure_embedded(loaded, documents, relations, display)
@@ -158,7 +158,7 @@ def measure_untuned(
 def warn_of_untested(
     relations: WatchedRelations, values: MeasuredRelations, display: Display
 ) -> None:
-    """Print a warning for each set with parts that cannot be measured, and for each set too small to be tested."""
+    """Warn about sets with queries or groups that cannot be measured, and about sets that are too small to be tested."""
     measures = [DataMeasures(*both) for both in zip(relations.relations, values, strict=True)]
     warn_of_skipped(measures, display)
     for measure in measures:

@@ -1,4 +1,5 @@
 """Retrieval scores (polarity, similarity), ranking measures, fronts, hypervolumes, the oracle and the objective.
 
-The package is pure arithmetic on arrays and pairs. Evaluation computes scores with it; search and report compare them.
+The package is pure arithmetic on arrays. Evaluation uses it to compute scores; search and reports use it to compare
+them.
 """

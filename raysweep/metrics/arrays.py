@@ -1,4 +1,4 @@
-"""Type aliases for arrays of scores, fronts and models."""
+"""Type aliases for NumPy arrays."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,4 +1,4 @@
-"""Closeness of embeddings: their cosine, or the negative Euclidean distance between them without normalization."""
+"""Closeness of embeddings: their cosine, or their negative Euclidean distance without normalization."""
 
 from typing import Literal, get_args
 
@@ -12,7 +12,7 @@ GEOMETRIES: tuple[Geometry, ...] = get_args(Geometry)
 
 PAIRS_PER_BLOCK = 2**13
 
-# lower bound for a cosine's divisor, which is 0 for a zero vector
+# minimum divisor of a cosine, because the product of the lengths is 0 for a zero vector
 _SMALLEST = np.finfo(np.float64).tiny
 
 
@@ -24,11 +24,10 @@ def closeness(
 ) -> Float64Array:
     """Return the closeness of rows of ``queries`` to rows of ``documents``, float64 (pairs,); larger means closer.
 
-    A pair that occurs more than once gets exactly the same value each time, so its occurrences tie. If either
-    vector is zero, the cosine is 0.
+    Repeated pairs get exactly the same value, so they tie. If either vector is zero, the cosine is 0.
 
     Args:
-        geometry: ``cosine``, or ``distance`` for the negative Euclidean distance between rows that are not normalized.
+        geometry: ``cosine``, or ``distance`` for the negative Euclidean distance without normalization.
         queries: Embeddings (queries, width).
         documents: Embeddings (documents, width).
         pairs: Row numbers in ``queries`` and row numbers in ``documents``, each (pairs,).

@@ -14,10 +14,10 @@ NO_MINIMUM = (-np.inf, -np.inf)
 def concave_hull(points: ArrayLike) -> NDArray[np.int64]:
     """Return the vertex indices of the smallest concave curve above the front of points (n, 2).
 
-    The vertices are sorted by increasing P. A retrieval that uses one point's neighbors for some queries and another's
-    for the rest scores on the chord between the two. Each oracle point maximizes ``S + bonus * P``, so no encoder's
-    point is above the tangents at the oracle points: except for the gaps between bonuses, the oracle's hull is the
-    upper limit. The algorithm is Andrew's monotone chain (1979), O(n log n).
+    The vertices are sorted by increasing P. A retrieval that uses one point's neighbors for some queries and another
+    point's for the rest has scores on the chord between the two points. Each oracle point maximizes ``S + bonus * P``,
+    so no encoder's point is above the tangents at the oracle points. Apart from the gaps between bonuses, the oracle's
+    hull is therefore the upper limit. The algorithm is Andrew's monotone chain (1979), O(n log n).
     """
     array = as_points(points)
     by_rising_polarity = front_indices(array)[::-1]
@@ -61,7 +61,7 @@ def hull_area(
 
 
 def _clip(hull: Float64Array, floor: Float64Array) -> Float64Array:
-    """Return the part of a hull (n, 2), by increasing P, at or above ``floor`` (2,), with vertices at the cuts."""
+    """Return the part of a hull (n, 2), sorted by increasing P, that is at or above ``floor`` (2,)."""
     if not len(hull):
         return hull
     polarity, similarity = hull.T

@@ -1,4 +1,4 @@
-"""A measure's value under an encoder, and its change from the base encoder's value."""
+"""Values of measures under an encoder, and their changes from the base encoder's values."""
 
 import math
 from dataclasses import dataclass
@@ -23,11 +23,11 @@ def relative_improvement(before: float, after: float, *, lower_is_better: bool) 
 
 @dataclass(frozen=True)
 class MeasuredValue:
-    """A measure's value under one geometry, in [0, 1], and its change from the base encoder's value if there is a base.
+    """A measure's value under one geometry, in [0, 1], and its change from the base encoder's value, if any.
 
-    ``low`` and ``high`` are the ends of the 95% bootstrap interval for the difference (value minus base), or None if the
-    change is not tested. ``z`` is the statistic of the z-test over ``pairs`` (positive, negative) pairs; ``value`` is
-    then the share of errors among these pairs.
+    ``low`` and ``high`` are the bounds of the 95% bootstrap interval for the difference (value minus base), or None if
+    the change is not tested. If ``value`` is the share of errors among (positive, negative) pairs, ``pairs`` is their
+    number and ``z`` is the statistic of the z-test, if tested.
     """
 
     measure: str
@@ -45,7 +45,7 @@ class MeasuredValue:
 
     @property
     def improvement(self) -> float | None:
-        """Return the relative improvement, which is NaN if the base is 0 and None without a base."""
+        """Return the relative improvement: NaN if the base is 0, None without a base."""
         if self.base is None:
             return None
         return relative_improvement(self.base, self.value, lower_is_better=self.lower_is_better)
@@ -65,7 +65,7 @@ class MeasuredValue:
 
     @property
     def z_verdict(self) -> Verdict | None:
-        """Return the z-test's verdict, or None if the test does not apply; a z beyond CRITICAL_Z is significant."""
+        """Return the z-test's verdict, or None if the test does not apply; |z| > CRITICAL_Z is significant."""
         return None if self.z is None else self._verdict(is_significant=abs(self.z) > CRITICAL_Z)
 
     def _verdict(self, *, is_significant: bool) -> Verdict:

@@ -13,7 +13,7 @@ VOTES_PER_BLOCK = 2**22  # elements of the (queries, k, k) table of votes
 
 @dataclass(frozen=True)
 class Retrieved:
-    """The sentences that each query retrieved, best first.
+    """The sentences retrieved for each query, best first.
 
     Args:
         labels: Labels (queries, k) of the retrieved sentences.
@@ -31,7 +31,7 @@ class Retrieved:
 
     @property
     def has_query_label(self) -> npt.NDArray[np.bool_]:
-        """Return a mask (queries, k) of the sentences with the query's label."""
+        """Return a mask (queries, k) of the retrieved sentences that have the query's label."""
         mask: npt.NDArray[np.bool_] = self.labels == self.query_labels[:, None]
         return mask
 
@@ -40,7 +40,7 @@ Measure = Callable[[Retrieved], Float64Array]
 
 
 def polarity(retrieved: Retrieved) -> Float64Array:
-    """Return the weighted share of each query's retrieved sentences with its label, in [0, 1]."""
+    """Return the weighted share of retrieved sentences that have the query's label, in [0, 1]."""
     shares: Float64Array = retrieved.has_query_label @ retrieved.weights
     return shares
 

@@ -71,7 +71,7 @@ class Objective:
         return max(0.0, self.min_polarity - polarity) + max(0.0, self.min_similarity - similarity)
 
     def best_point(self, points: Sequence[Pair]) -> Pair:
-        """Return the feasible point with the largest weighted objective, or else the least infeasible one."""
+        """Return the feasible point with the largest weighted objective, or else the point with the smallest violation."""
         return max(points, key=lambda point: (-self.violation(point), self.weighted_sum(point)))
 
     def best_value(self, points: Sequence[Pair]) -> float:
@@ -89,9 +89,9 @@ class Objective:
     def tchebycheff(self, points: Sequence[Pair], weight: float) -> float:
         """Return the best augmented Tchebycheff value (ParEGO, Knowles 2006) of the points, at most 1.
 
-        Scores are scaled first: P on the range from the reference point's P to 1, and S on the range from the reference
-        point's S to twice that, which is the reference encoder's S. An empty range counts as having length 1. If no
-        point is feasible, the value is minus the smallest violation. ``weight`` is the weight of P.
+        Scores are first scaled so that 0 is the reference point's score, and 1 is a P of 1 or twice the reference
+        point's S, which is the reference encoder's S. An empty range is treated as having length 1. If no point is
+        feasible, the value is minus the smallest violation. ``weight`` is the weight of P.
         """
         best = self.best_point(points)
         violation = self.violation(best)

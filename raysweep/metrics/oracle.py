@@ -15,7 +15,7 @@ DEFAULT_BONUSES = (
 )
 """Bonuses of the oracle front.
 
-Cosines are in [-1, 1], so a bonus of 2 ranks the whole class first and P reaches its limit.
+Cosines are in [-1, 1], so a bonus of 2 ranks all sentences of the query's class first, and P reaches its limit.
 """
 
 BLOCK_ELEMENTS = 1 << 21  # elements of a (queries, pool) block: 16 MB in float64
@@ -27,10 +27,10 @@ def oracle_scores(
     weights: ArrayLike,
     bonuses: Sequence[float] = DEFAULT_BONUSES,
 ) -> Float64Array:
-    """Return P and S (bonuses, queries, 2) when sentences are retrieved by ``cosines + bonus * same_label``.
+    """Return P and S (bonuses, queries, 2) of retrieval by ``cosines + bonus * same_label``.
 
-    The means over queries (bonuses, 2) are the limit for any encoder. Each query retrieves the k sentences with the
-    largest sums, in descending order; ties are broken by pool position. Bonus 0 gives the reference encoder itself.
+    The means over queries (bonuses, 2) are the limit for any encoder. For each query, the k sentences with the largest
+    sums are retrieved, in descending order; ties are broken by pool position. Bonus 0 is the reference encoder's retrieval.
 
     Args:
         cosines: Cosines (queries, pool) under the reference encoder.
@@ -57,15 +57,15 @@ def oracle_scores(
         rows = slice(start, start + num_rows)
         block = np.asarray(cosines[rows], dtype=np.float64)
         is_own_class = np.asarray(same_label[rows])
-        # Whatever the bonus, only each query's k nearest in its own class and in the others can be retrieved. If there
-        # are fewer than k, cosines of minus infinity fill the gap.
+        # Whatever the bonus, only a query's k nearest sentences in its own class and in other classes can be retrieved.
+        # If a query has fewer than k of either, cosines of minus infinity fill the gap.
         own_columns, own_cosines = _nearest(block, is_own_class, k)
         other_columns, other_cosines = _nearest(block, ~is_own_class, k)
         columns = np.hstack([own_columns, other_columns])
         pool_order = np.argsort(columns, axis=1, kind="stable")
         nearest_cosines = np.hstack([own_cosines, other_cosines])
         candidates = np.take_along_axis(nearest_cosines, pool_order, axis=1)
-        in_class = pool_order < k  # the first k candidates are those in the class
+        in_class = pool_order < k  # the first k of ``columns`` are those in the query's class
         for index, bonus in enumerate(bonuses):
             sums = candidates + bonus * in_class
             order = np.argsort(-sums, axis=1, kind="stable")
@@ -78,7 +78,7 @@ def oracle_scores(
 def _nearest(
     cosines: Float64Array, allowed: NDArray[np.bool_], k: int
 ) -> tuple[NDArray[np.int64], Float64Array]:
-    """Return ascending columns and cosines (queries, k) of each query's k nearest ``allowed`` (queries, pool) sentences."""
+    """Return the columns, ascending, and cosines of each query's k nearest ``allowed`` sentences, (queries, k) each."""
     allowed_cosines = np.where(allowed, cosines, -np.inf)
     columns = np.sort(top_k(allowed_cosines, k), axis=1)
     return columns, np.take_along_axis(allowed_cosines, columns, axis=1)

@@ -1,4 +1,4 @@
-"""Measures of sentence pairs' cosines: how well they separate classes, and how far tuning moved them."""
+"""Measures of the cosines of sentence pairs: the separation of classes, and the change due to tuning."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ BINS = 200
 
 @dataclass(frozen=True)
 class MeasureSpec:
-    """How a measure is shown: its column heading, the factor that multiplies its values, and the number of decimals."""
+    """Display settings for a measure: its heading, description, scale factor and number of decimals."""
 
     heading: str
     description: str
@@ -35,8 +35,8 @@ MEASURES: Mapping[str, MeasureSpec] = MappingProxyType(
     {
         AVERAGE_PRECISION: MeasureSpec(
             "AP",
-            "area under the precision-recall curve of neighbors, in which those of the same class are to have the "
-            "higher cosines, x100",
+            "area under the precision-recall curve of pairs of neighbors, ranked by cosine, with same-class pairs as "
+            "positives, x100",
             scale=100.0,
             digits=2,
         ),
@@ -67,9 +67,9 @@ class PrecisionRecall(NamedTuple):
 
 
 def precision_recall(same_class: ArrayLike, cosines: ArrayLike) -> PrecisionRecall:
-    """Return the precision-recall curve of pairs, where same-class pairs should have the higher cosines.
+    """Return the precision-recall curve of pairs ranked by cosine, with same-class pairs as positives.
 
-    ``same_class`` (n,) and ``cosines`` (n,) describe the pairs. Pairs with equal cosines form one step of the curve.
+    ``same_class`` and ``cosines`` have shape (n,). Pairs with equal cosines form one step of the curve.
     """
     is_same = np.asarray(same_class, bool)
     descending, is_last = _order(cosines)
@@ -79,7 +79,7 @@ def precision_recall(same_class: ArrayLike, cosines: ArrayLike) -> PrecisionReca
 
 
 def _order(cosines: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the order (n,) by decreasing cosine, and a mask (n,) of the last of each run of equal cosines in it."""
+    """Return the order (n,) by decreasing cosine, and a mask (n,), in that order, of the last pair per distinct cosine."""
     values = np.asarray(cosines)
     descending = np.argsort(-values, kind="stable")
     in_order = values[descending]
@@ -90,7 +90,7 @@ def _order(cosines: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
 def average_precision(same_class: ArrayLike, cosines: ArrayLike) -> float:
     """Return the area under the pairs' precision-recall curve, in [0, 1], summed in steps without interpolation.
 
-    It equals scikit-learn's ``average_precision_score``. At least one pair must be of the same class.
+    The result equals scikit-learn's ``average_precision_score``. There must be at least one same-class pair.
     """
     precision, recall = precision_recall(same_class, cosines)
     return float(np.diff(recall, prepend=0.0) @ precision)
@@ -99,9 +99,9 @@ def average_precision(same_class: ArrayLike, cosines: ArrayLike) -> float:
 def weighted_average_precision(
     same_class: ArrayLike, cosines: ArrayLike, weights: ArrayLike
 ) -> Float64Array:
-    """Return :func:`average_precision`, (m,), counting each pair as often as its weight in ``weights`` (m, n).
+    """Return :func:`average_precision` (m,) for each row of ``weights`` (m, n), the number of times each pair counts.
 
-    It is NaN if no same-class pair has any weight.
+    The result is NaN if all same-class pairs have weight 0.
     """
     descending, is_last = _order(cosines)
     is_same = np.asarray(same_class, bool)[descending]
@@ -123,8 +123,8 @@ def cosine_divergence(
 ) -> float:
     """Return the symmetric Kullback-Leibler divergence between two distributions of cosines, in nats.
 
-    It is (KL(p, q) + KL(q, p)) / 2 for histograms p and q of ``BINS`` bins with one pseudo-count each. With ``weights``
-    (n,), each pair counts as often as its weight.
+    The divergence is (KL(p, q) + KL(q, p)) / 2 for histograms p and q with ``BINS`` bins and one pseudocount per bin.
+    ``weights`` (n,) are the number of times each pair counts.
     """
     shares = []
     for cosines in (before, after):

@@ -44,7 +44,7 @@ def non_dominated(points: ArrayLike) -> list[int]:
 
 
 def front_indices(points: Float64Array) -> NDArray[np.int64]:
-    """Return the indices of the non-dominated points (n, 2) by descending P; only the first of equal points is kept."""
+    """Return the indices of the non-dominated points (n, 2), by descending P; only the first of equal points is kept."""
     order = _sort_by_falling_polarity(points)
     similarity = points[order, 1]
     best_so_far = np.maximum.accumulate(similarity)
@@ -67,7 +67,7 @@ def dominated_by(points: ArrayLike, front: ArrayLike) -> NDArray[np.bool_]:
     if not len(array) or not len(rivals):
         return np.zeros(len(array), dtype=np.bool_)
     polarity, similarity = array.T
-    # has the highest S among the rivals with at least this P
+    # the first rival with at least this P has the highest S of all such rivals
     first = np.searchsorted(rivals[:, 0], polarity)
     exists = first < len(rivals)
     last = len(rivals) - 1
@@ -86,7 +86,7 @@ def layers(points: ArrayLike) -> NDArray[np.int64]:
 
     A point counts as dominated by an earlier equal point. O(n log n): points are visited in order of descending P, so a
     layer dominates a point if the layer's best S so far is at least as high. Bisection finds the first layer that does
-    not dominate it.
+    not dominate the point.
     """
     array = as_points(points)
     order = _sort_by_falling_polarity(array)
@@ -110,9 +110,9 @@ def knee(front: ArrayLike) -> int:
 
     The knee is the point farthest beyond the chord between the two extremes, with both objectives scaled to [0, 1] over
     the front (I. Das, "On characterizing the 'knee' of the Pareto curve based on Normal-Boundary Intersection", 1999).
-    Ties are broken by the larger product of the two objectives. The product also decides if no point is beyond the
-    chord, as in a front of two points, where only the extremes are candidates. Unlike the sum, the product does not
-    depend on scale.
+    Ties are broken in favor of the larger product of the two objectives. The product also decides if no point is beyond
+    the chord, as in a front of two points, where only the extremes are candidates. Unlike a comparison of sums, a
+    comparison of products does not depend on the objectives' scales.
     """
     array = as_points(front)
     if not len(array):

@@ -1,8 +1,9 @@
 """Rankings of each query's documents, and their measures: PND, MRR, MAP, P@1, nDCG@10, mAP@10, and agreement.
 
-A *group* is a set of candidates, each positive or negative, that are ranked together: a query's documents, or all pairs
-in a pair file. Candidates are sorted by decreasing closeness. Among equally close candidates the negatives come first,
-so ties count as errors in every measure. Groups that lack a positive or a negative are not measured.
+A *group* is a set of candidates, each positive or negative, that are ranked together: a query's documents, or the pairs
+of a pair file that are compared with each other. Candidates are sorted by decreasing closeness. Among equally close
+candidates, the negatives come first, so ties count as errors in every measure. Groups without positives or without
+negatives are not measured.
 
 PND (positive-negative disorder; Vasilyev et al., arXiv 2407.00923, section 2.3) is the share of (positive, negative)
 pairs in which the positive is not closer than the negative. Without ties, it equals 1 minus the area under the ROC
@@ -30,9 +31,9 @@ class Ranking:
     """The ranked candidates of all measured groups, sorted by group, then by rank.
 
     ``groups`` (measured,) contains the numbers of the measured groups, ascending. ``num_positives`` and
-    ``num_negatives`` (measured,) count their candidates. For each candidate (candidates,), ``group`` is a position in
-    ``groups``, ``rank`` counts from 1, and ``positives_so_far`` counts the positives of its group up to and including
-    its rank.
+    ``num_negatives`` (measured,) count their candidates. The other arrays (candidates,) describe each candidate:
+    ``group`` is its group's position in ``groups``, ``rank`` is its rank within the group, starting at 1, and
+    ``positives_so_far`` is the number of positives in the group up to and including that rank.
     """
 
     groups: Integers
@@ -92,7 +93,7 @@ class Ranking:
 
 @dataclass(frozen=True)
 class ErrorCounts:
-    """How many (positive, negative) pairs each group has, and in how many the positive is not closer, (groups,)."""
+    """Each group's number of (positive, negative) pairs, and of those whose positive is not closer, (groups,) each."""
 
     errors: Integers
     pairs: Integers

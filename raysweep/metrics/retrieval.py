@@ -1,4 +1,4 @@
-"""Per-query retrieval scores, such as polarity and similarity, as defined on the scores documentation page."""
+"""Retrieval by embeddings, and its per-query scores, such as polarity and similarity."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,8 +24,8 @@ QUERIES_PER_BLOCK = 1024  # limits a block of cosines to 1024 * pool * 4 bytes
 class Scores:
     """Per-query scores of one retrieval; ``named`` maps each score's name to an array (queries,).
 
-    ``retrieved`` (readable queries, k) contains the pool positions, best first, retrieved by the queries that may be
-    shown to readers. It is None if these are unknown.
+    ``retrieved`` (readable queries, k) contains the pool positions retrieved for the queries with stored readings, best
+    first. It is None if they are unknown.
     """
 
     named: Mapping[str, Float64Array]
@@ -62,14 +62,14 @@ def sample_pool(
     """Return the positions of the pool's rows within train, shape (min(num_train, size),), in sampled order.
 
     The default size is ``5 * num_queries``. The result equals that of pandas' ``train.sample(size,
-    random_state=seed)``, which the published scores use: it samples without replacement from the legacy RandomState.
+    random_state=seed)``, which the published scores use: a sample without replacement, drawn by the legacy RandomState.
     """
     size = min(num_train, 5 * num_queries if size is None else size)
     return np.random.RandomState(seed).choice(num_train, size, replace=False).astype(np.int64)
 
 
 def retrieve(queries: Float32Array, pool: Float32Array, k: int) -> npt.NDArray[np.int64]:
-    """Return the k pool rows with the largest inner product per query, shape (queries, k), best first.
+    """Return the k pool rows with the largest inner products for each query, shape (queries, k), best first.
 
     ``queries`` and ``pool`` have unit rows, so the inner product is the cosine. Ties are broken by pool position.
     """
@@ -184,7 +184,7 @@ def cosines_of_several(
 def _cosines_of_block(
     stacked: npt.NDArray[np.integer], queries: Float32Array, pool: Float32Array
 ) -> npt.NDArray[np.float64]:
-    """Return the cosines (retrievals, queries, k) between these queries and the sentences of several retrievals."""
+    """Return the cosines (retrievals, queries, k) between queries and the pool rows retrieved for them."""
     num_pool = len(pool)
     num_pairs = len(queries) * num_pool
     rows = np.arange(len(queries))

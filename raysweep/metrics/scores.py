@@ -1,4 +1,4 @@
-"""A sweep's two goals, and a table of operating points' scores: names, labels, ranges and measures."""
+"""A sweep's two goals, and a table of scores with their names, labels, ranges and measures."""
 
 import math
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ class ScoreSpec:
 
     @property
     def goal(self) -> str:
-        """The score on the front's axis if the objective uses this one; a ratio ranks like its numerator."""
+        """The score on the front's axis if the objective uses this one: the score itself, or a ratio's numerator."""
         return self.relative_to or self.name
 
     def includes(self, score: float) -> bool:
@@ -104,7 +104,7 @@ STANDARD = ("polarity", "similarity", "retention", "accuracy")
 
 
 def spec_of(name: str) -> ScoreSpec:
-    """Return a score's table entry, or a default entry if the score is unknown, as in a run from another version."""
+    """Return a score's table entry, or a default entry if the score is unknown, such as one from another version."""
     return SCORES.get(name) or ScoreSpec(name)
 
 
@@ -126,12 +126,12 @@ class Goals(NamedTuple):
 
     @property
     def ratio(self) -> str | None:
-        """The score that divides S by the reference encoder's S, such as retention; None if there is none."""
+        """The name of the ratio of S to the reference encoder's S, such as retention, or None if it is not a score."""
         return next((name for name, spec in SCORES.items() if spec.relative_to == self.s), None)
 
     @property
     def main_scores(self) -> tuple[str, ...]:
-        """The scores in short tables: P, S, and the ratio of S to the reference encoder's S, if that is a score."""
+        """The scores in short tables: P, S and, if it is a score, the ratio of S to the reference encoder's S."""
         return (self.p, self.s) if self.ratio is None else (self.p, self.s, self.ratio)
 
     @property

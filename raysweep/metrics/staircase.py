@@ -64,7 +64,7 @@ class Staircase:
         return gained
 
     def add_all(self, points: Float64Array) -> None:
-        """Add points (n, 2). This is faster than adding them one by one, since most do not surpass the front."""
+        """Add points (n, 2); faster than adding them one by one if most do not surpass the front."""
         added = points[self.is_surpassed_by(points)]
         front = added[front_indices(added)]
         for point in front.tolist():

@@ -51,7 +51,7 @@ def draw_by_k(scores: "pd.DataFrame") -> bytes:
                 color = colors[model]
                 axis.plot(curve["k"], curve["polarity"], color=color, **LINE)
                 axis.plot(curve["k"], curve["similarity"], color=color, **DASHED)
-            # A logarithmic scale if k covers a wide range, and a tick at every k if there are only a few.
+            # Use a logarithmic scale if k covers a wide range, and a tick at every k if there are only a few.
             ks = sorted(set(rows["k"]))
             if ks[-1] >= 4 * ks[0]:
                 axis.set_xscale("log", base=2)
@@ -70,7 +70,7 @@ def draw_by_k(scores: "pd.DataFrame") -> bytes:
 
 
 def draw_spreads(points: "pd.DataFrame") -> bytes:
-    """Draw P and S against N: a box over all configurations and one point per configuration in its model's color."""
+    """Draw P and S against N, with a box over all configurations and a point per configuration in its model's color."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -100,7 +100,7 @@ def draw_spreads(points: "pd.DataFrame") -> bytes:
 
 
 def draw_curves(best: "pd.DataFrame", references: "pd.DataFrame") -> bytes:
-    """Draw each loss's best P and S by rung, with one row of panels per model that also shows the model's reference."""
+    """Draw each loss's best P and S by rung in a row of panels per model, with the model's reference encoder as a line."""
     import matplotlib
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator

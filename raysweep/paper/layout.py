@@ -1,4 +1,4 @@
-"""Layouts of published results: caption, columns and rows, written as Markdown, LaTeX (booktabs) and CSV."""
+"""Layouts of results, each with a caption, columns and rows, as Markdown, LaTeX (booktabs) and CSV."""
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -27,16 +27,16 @@ _LATEX = str.maketrans(
 
 
 class NoLayoutError(Exception):
-    """The data does not support a layout; the message gives the reason and is shown after the layout's name."""
+    """Raised if the data does not support a layout. The message is the reason, shown after the layout's name."""
 
 
 @dataclass(frozen=True)
 class Column:
     """A column: ``title`` is for readers, ``key`` for the CSV file.
 
-    ``digits`` is None for text columns. Numbers are printed with this many decimals, NaN as an empty cell and scores
-    x100. ``spreads`` are standard deviations, printed in parentheses and in the CSV column ``KEY_std``. Cells marked in
-    ``is_best`` are printed in bold.
+    ``digits`` is the number of decimals, or None for text columns. Scores are x100. NaN is printed as a dash, or as an
+    empty cell in CSV. ``spreads`` are standard deviations, printed in parentheses, or in the CSV column ``KEY_std``.
+    Cells marked in ``is_best`` are printed in bold.
     """
 
     title: str
@@ -88,7 +88,7 @@ def format_number(number: float, digits: int) -> str:
 
 
 def mark_best(numbers: "pd.Series[float]", digits: int) -> "pd.Series[bool]":
-    """Return a mask of the numbers that print the same as the maximum; all False if every number is missing."""
+    """Return a mask of the numbers that equal the maximum when printed; all False if every number is missing."""
     maximum = format_number(numbers.max(), digits)
     texts = numbers.map(lambda number: format_number(number, digits))
     return (texts == maximum) & numbers.notna()
@@ -108,7 +108,7 @@ def to_markdown(layout: Layout) -> str:
 
 
 def to_latex(layout: Layout) -> str:
-    r"""Return a ``table`` that documents with booktabs can ``\input``, with the best values in bold."""
+    r"""Return a ``table`` environment to ``\input`` in documents that use booktabs, with the best values in bold."""
     import pandas as pd
 
     header = []
@@ -142,7 +142,7 @@ def escape_latex(text: str) -> str:
 
 
 def to_csv(layout: Layout) -> str:
-    """Return a header and the rows, with numbers to six decimals and empty cells for missing values."""
+    """Return a CSV header and the rows, with numbers to six decimals and empty cells for missing values."""
     keys = []
     cells = []
     for column in layout.columns:

@@ -30,22 +30,22 @@ DIGITS_BY_K = 3
 _SYMBOLS: dict[Score, str] = {"polarity": "P", "similarity": "S"}
 
 _STATISTICS = {"mean": "mean", "std": "std", "least": "min", "most": "max"}
-"""pandas functions and column titles, by CSV key."""
+"""pandas functions, which are also column titles, keyed by suffix of the CSV key."""
 
 _Z_CAPTION = (
-    "Two-proportion z-tests of polarity P (x100) against {against}. With uniform rank weights P is the share of all "
-    "retrieved sentences that have their query's label. The binomial z treats these as independent, but the k of one "
-    "query are correlated: the design effect is the variance of P over queries divided by the binomial one, "
-    "P (1 - P) / k. A row with an unknown deviation is assigned the other's. z includes the design effect; p is "
-    "two-sided, based on z, and adjusted for all rows by Holm's method. The test treats rows as measured on different "
-    "queries; on the same ones a paired comparison is more informative."
+    "Two-proportion z-tests of polarity P (x100) against {against}. With uniform rank weights, P is the share of all "
+    "retrieved sentences that have their query's label. The binomial z treats these sentences as independent, but the "
+    "k sentences retrieved for a query are correlated. The design effect is the variance of P over queries divided by "
+    "the binomial variance, P (1 - P) / k; if it is unknown for one of two rows, the other row's is used for both. "
+    "z includes the design effect; p is two-sided, based on z, and adjusted for all rows by Holm's method. The test "
+    "treats rows as measured on different queries; if they share queries, a paired comparison is more informative."
 )
 
 
 def by_margin(
     models: Sequence[ModelScores], score: Score, wanted: ScoredSplit | None = None
 ) -> Layout:
-    """Return a layout with one row per configuration and one column per model, with the best value in bold.
+    """Return a layout with one row per configuration and one column per model, with each column's best value in bold.
 
     The reference and the baselines come first. Scores are those of the tuned encoder after its last rung.
 
@@ -78,8 +78,8 @@ def by_margin(
         columns.append(column)
     caption = (
         f"{score.capitalize()} {_SYMBOLS[score]} (x100) by loss, margin and model: mean over queries, "
-        f"with its standard deviation over queries in parentheses if known. {measured} Each configuration after its last "
-        f"rung.{_describe_endings(last_points)} In bold the best of each column among the configurations."
+        f"with its standard deviation over queries in parentheses if known. {measured} Each configuration is shown after "
+        f"its last rung.{_describe_endings(last_points)} The best configuration in each column is in bold."
     )
     groups = rows["loss"].where(is_configuration, "baselines").tolist()
     return Layout(f"by_margin_{score}", caption, columns, groups)
@@ -138,7 +138,7 @@ def by_examples(models: Sequence[ModelScores], wanted: ScoredSplit | None = None
             columns.append(make_column(rows, f"{score}_{key}", f"{symbol} {title}", DIGITS))
     caption = (
         "Polarity P and similarity S (x100) by the number N of examples per rung: mean, standard deviation, minimum and "
-        f"maximum over configurations. {measured} Each configuration after its last rung.{_describe_endings(last_points)}"
+        f"maximum over configurations, each after its last rung. {measured}{_describe_endings(last_points)}"
     )
     return Layout(
         "by_examples",
@@ -176,7 +176,7 @@ def by_rung(models: Sequence[ModelScores], wanted: ScoredSplit | None = None) ->
     _check_losses(models)
     max_rungs = max(len(configuration.rungs) for configuration in all_configurations(models))
     if max_rungs == 1:
-        raise NoLayoutError("every configuration has one rung; the layout compares several")
+        raise NoLayoutError("every configuration has only one rung; the layout compares several")
     points = configuration_points(models)
     split, measured = choose_split(models, points, wanted)
     points = points[points["split"] == split]
@@ -199,9 +199,9 @@ def by_rung(models: Sequence[ModelScores], wanted: ScoredSplit | None = None) ->
         )
         columns.append(Column("of", f"{score}_of", best_points["text"].tolist()))
     caption = (
-        "The best polarity P and the best similarity S (x100) of each loss, rung by rung, and the configurations that reach "
-        f"them, usually two different ones. Rungs are epochs if the source has epochs. {measured} In bold the best over "
-        "rungs."
+        "The best polarity P and the best similarity S (x100) of each loss at each rung, and the configurations that reach "
+        f"them, usually two different ones. Rungs are epochs if the source has epochs. {measured} The best values over "
+        "rungs are in bold."
     )
     baselines = baseline_points(models)
     is_reference = baselines["loss"] == "reference"
@@ -226,7 +226,7 @@ def by_k(scores: "pd.DataFrame", measured: str = "") -> Layout:
     repeated = scores[scores.duplicated(["model", "rank_weights", "k"])]
     for row in repeated.itertuples():
         raise InputError(
-            f"{row.model} has two different rows of k {row.k} with {row.rank_weights} rank weights"
+            f"{row.model} has two different rows for k = {row.k} with {row.rank_weights} rank weights"
         )
     curves = []
     for _, rows_of_kind in scores.groupby("rank_weights", sort=False):
@@ -267,8 +267,8 @@ def z_tests(
     tests = _test_rows([_proportion(scores) for scores in rows["scores"]], chosen)
     if not tests:
         raise NoLayoutError(
-            f"no row can be tested against {against!r}; required: rows of one k with uniform rank weights, in files the "
-            "columns num_queries and k, and a standard deviation over queries of either row"
+            f"no row can be tested against {against!r}; required: the same k and uniform rank weights, a standard "
+            "deviation over queries for at least one of two rows and, in files, the columns num_queries and k"
         )
     adjusted = holm([test.p_value for test in tests.values()])
     for (row, test), p_holm in zip(tests.items(), adjusted, strict=True):

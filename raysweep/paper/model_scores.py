@@ -1,7 +1,4 @@
-"""Scores of one model, which fill one column of a layout.
-
-Runs and files are both converted to this form.
-"""
+"""Scores of one model, shown in one column of a layout. Both runs and files are converted to this form."""
 
 import dataclasses
 import math
@@ -21,7 +18,7 @@ NUM_EXAMPLES = "examples_per_rung"
 _LOSS_NAMES = {
     loss.class_path.partition(":")[2]: name for name, loss in reversed(list(LOSSES.items()))
 }
-"""For each class, the name of its first loss in the table."""
+"""Names of losses, keyed by class; if several losses share a class, the first one in the table is used."""
 
 _DISTINCTIONS = ("dataset", "reference", "retrieval", "origin", "place")
 """Attributes that distinguish several columns for the same model, in the order in which they are tried."""
@@ -116,7 +113,7 @@ def all_configurations(models: Iterable[ModelScores]) -> list[Configuration]:
 
 
 def mean_scores(repeats: Sequence[Scores]) -> Scores:
-    """Return the mean over a configuration's runs; each deviation is the root of the mean variance over queries."""
+    """Return the mean over a configuration's runs; deviations over queries are averaged as variances."""
     if len(repeats) == 1:
         return repeats[0]
     counts = {scores.counts for scores in repeats}

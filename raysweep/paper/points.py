@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _LOSS_PARAMETERS = ("loss", "margin", "scale")
 
 _SCORES = ("polarity", "similarity", "polarity_std", "similarity_std")
-# for baselines
+# of a frame without rows
 _COLUMNS = (
     "model",
     "position",
@@ -60,8 +60,8 @@ class Name:
 def name_configurations(models: Sequence[ModelScores]) -> list[Name]:
     """Return the names of all configurations, in order.
 
-    Different configurations have different names, although their texts may be equal. ``others`` holds the parameters
-    outside the loss that vary or that only some of a loss's configurations have.
+    Different configurations have different names, although their texts may be equal. ``others`` contains the parameters
+    other than the loss's own that vary, or that only some of a loss's configurations have.
     """
     import pandas as pd
 
@@ -128,8 +128,8 @@ def configuration_points(models: Sequence[ModelScores]) -> "pd.DataFrame":
     """Return one row per configuration, rung and split.
 
     ``model`` is the name of the model's column, an ordered category; ``position`` orders configurations by name;
-    ``is_last`` marks each configuration's last rung; ``scores`` are the scores that ``polarity`` and ``similarity`` are
-    taken from. These two are x100, as are their standard deviations ``polarity_std`` and ``similarity_std``.
+    ``is_last`` marks each configuration's last rung; ``scores`` is the :class:`Scores` object that the other scores are
+    taken from. ``polarity``, ``similarity``, ``polarity_std`` and ``similarity_std`` are x100.
     """
     names = name_configurations(models)
     ordered = sorted(set(names), key=lambda name: (name.loss, name.order))
@@ -195,7 +195,7 @@ def _as_frame(rows: Sequence[Mapping[str, Any]], models: Sequence[ModelScores]) 
 def choose_split(
     models: Sequence[ModelScores], points: "pd.DataFrame", wanted: ScoredSplit | None
 ) -> tuple[ScoredSplit, str]:
-    """Return the split to use in a layout of these points, and the caption's sentence about split and retrieval.
+    """Return the split for a layout of these points, and the caption's sentence about the split and the retrieval.
 
     The split is ``wanted`` if given, otherwise test if all points have test scores, and dev if not.
 

@@ -1,4 +1,4 @@
-"""Published scores from small tables in the package, and the split that each table was measured on."""
+"""Published scores from small tables in the package, and digests of the queries that they were measured on."""
 
 import csv
 import hashlib

@@ -3,11 +3,11 @@
 A file has the columns ``polarity`` and ``similarity``, in [0, 1] or x100, and one column per parameter.
 ``num_examples`` is an alias for ``examples_per_rung``. Optional columns:
 
-- ``model`` and ``dataset``, whose values become columns in layouts
-- one of BUDGETS, without which scores are those after training
+- ``model`` and ``dataset``; each combination of their values becomes a column in layouts
+- one of BUDGETS; without one, all scores are those after training
 - ``split``, ``kind`` and ``value``, as in recordings
 - DEVIATIONS
-- COUNTS, whose product is the number of sentences that P is an unweighted share of; some tests need them
+- COUNTS, whose product is the number of sentences of which P is an unweighted share; z-tests require them
 """
 
 import itertools
@@ -77,7 +77,8 @@ _NO_PARAMETERS = {
     "value",
     "rung",
 }
-_NO_TRIAL = ("reference", *BASELINES)  # kinds of points, in the order used by layouts
+# kinds of points that do not come from a trial, in the order used by layouts
+_NO_TRIAL = ("reference", *BASELINES)
 
 
 def read_run(run: Folder) -> ModelScores:
@@ -147,7 +148,7 @@ def _run_baselines(results: Results) -> Mapping[str, SplitScores]:
 
 
 def _point_scores(point: Point, info: RunInfo) -> Scores:
-    """Return a point's scores. If the deviations are 0, only the means are known."""
+    """Return a point's scores. A deviation of 0 means that the deviation is unknown."""
     num_queries = info.num_queries.get(point.split)
     counts = Counts(num_queries, info.k) if num_queries and info.rank_weights == "uniform" else None
     deviations = point.std("polarity") or None, point.std("similarity") or None
@@ -160,7 +161,7 @@ def is_by_k(frame: "pd.DataFrame") -> bool:
 
 
 def read_by_k(frame: "pd.DataFrame", path: Path) -> "pd.DataFrame":
-    """Return the rows of a layout by k that was read from CSV, with NaN for missing scores.
+    """Return the rows of a ``by_k`` layout that was read from CSV, with NaN for missing scores.
 
     Raises:
         InputError: If the rows are invalid; the message names the file and the problem.
@@ -185,7 +186,7 @@ def read_by_k(frame: "pd.DataFrame", path: Path) -> "pd.DataFrame":
 
 
 def read_rows(frame: "pd.DataFrame", path: Path) -> list[ModelScores]:
-    """Return the scores in a file's rows, for each model and dataset.
+    """Return the scores in a file's rows, one object per model and dataset.
 
     Raises:
         InputError: If the rows are invalid; the message names the file and, if applicable, the column and row.
@@ -238,7 +239,7 @@ def _read_rows(frame: "pd.DataFrame", path: Path) -> Iterator[ModelScores]:
 
 
 def _read_texts(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """Return the frame with all text columns; missing cells have default values."""
+    """Return the frame with all text columns, and with default values in missing cells."""
     frame = frame.copy()
     for column, default in _TEXTS.items():
         if column in frame:
@@ -250,7 +251,7 @@ def _read_texts(frame: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def _read_numbers(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """Return the frame with all score and count columns as floats, and scores in [0, 1]."""
+    """Return the frame with all score and count columns as floats, and scores divided by 100 if they are x100."""
     frame = frame.copy()
     for column in ("polarity", "similarity"):
         frame[column] = number_column(frame, column)

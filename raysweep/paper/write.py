@@ -66,7 +66,7 @@ def write_layouts(
             removed.append("z_tests")
     elif z_test is not None:
         raise InputError(
-            "--z-test needs a run or a recording; scores by k have no number of queries"
+            "--z-test needs a run or a recording; scores by k do not include the number of queries"
         )
     if scores_by_k:
         possible.append(layouts.by_k(pd.concat(scores_by_k)))

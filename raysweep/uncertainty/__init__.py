@@ -1,4 +1,4 @@
 """Uncertainty of a front: intervals, stability, and the noise due to queries, seeds and selection.
 
-Pure arithmetic on per-query scores, with one array per split, used in reports and run comparisons.
+The package is pure arithmetic on per-query scores, with one array per split. Reports and run comparisons use it.
 """

@@ -1,4 +1,4 @@
-"""Hypervolumes of fronts and of the oracle's concave hull, as functionals of the points resampled in :mod:`.noise`."""
+"""Functionals of resampled points: hypervolumes of fronts and of the oracle's concave hull; see :mod:`.noise`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ NO_CONSTRAINTS: Pair = (0.0, -1.0)
 
 
 def reference_points(reference: Float64Array, goals: Goals) -> Float64Array:
-    """Return the hypervolumes' reference points (resamples, 2), given P and S of the reference encoder."""
+    """Return the hypervolumes' reference points (resamples, 2), given the reference encoder's P and S (resamples, 2)."""
     points: Float64Array = reference * np.array(goals.reference_point((1.0, 1.0)))
     return points
 
@@ -38,7 +38,7 @@ class FrontArea:
 
 @dataclass(frozen=True)
 class HullArea:
-    """The hypervolume of the concave hull of the points at ``rows``; ``least`` holds the minimum P and S required."""
+    """The hypervolume of the concave hull of the points at ``rows``; ``least`` is the required minimum of P and S."""
 
     rows: Sequence[int]
     reference: int
@@ -50,7 +50,7 @@ class HullArea:
         begins = reference_points(points[:, self.reference], self.goals)
         above_begins = hulls - begins[:, None]
         areas = _areas_of_concave(above_begins)
-        # a constraint is stricter than the reference point
+        # resamples in which a constraint is stricter than the reference point
         is_cut = np.any(begins < self.least, axis=1)
         is_other = np.isnan(areas) | is_cut
         others = np.flatnonzero(is_other)
@@ -60,10 +60,10 @@ class HullArea:
 
 
 def _areas_of_concave(points: Float64Array) -> Float64Array:
-    """Return the areas (resamples,) under points (resamples, points, 2) that form their own concave hull, else NaN.
+    """Return the areas (resamples,) under points (resamples, points, 2), or NaN if they are not their own concave hull.
 
-    Areas are measured above 0. When sorted by ascending bonus, the oracle's points form their own hull in every
-    resample, because each of them maximizes ``S + bonus * P`` for every query.
+    Areas are measured above 0. Sorted by ascending bonus, the oracle's points are their own hull in every resample,
+    because each of them maximizes ``S + bonus * P`` for every query.
     """
     polarity, similarity = points[..., 0], points[..., 1]
     widths = np.diff(polarity, axis=1)

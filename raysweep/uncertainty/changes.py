@@ -1,10 +1,10 @@
-"""Changes in a measure between an encoder and its tuned version: z-test and paired bootstrap.
+"""Tests of the change in a measure from a base encoder to its tuned version: z-test and paired bootstrap.
 
 Like Vasilyev et al. (arXiv 2407.00923, section 2.3), the z-test compares two PNDs over the same N (positive, negative)
 pairs as if they were independent proportions. Pairs from the same query share the query's embedding and reuse the same
-sentences, so they are not independent, and the test finds differences too often. The paired bootstrap (Efron, 1979)
-instead resamples independent units: queries, or the labeled pairs in a pair file. Both encoders are measured
-on the same resamples.
+sentences, so they are not independent, and the test reports significant differences too often. The paired bootstrap
+(Efron, 1979) instead resamples independent units: queries, or the labeled pairs in a pair file. Both encoders are
+measured on the same resamples.
 """
 
 import math
@@ -26,7 +26,7 @@ _CELLS_AT_ONCE = 1 << 22  # elements of a (resamples, pairs) table
 
 
 def z_statistic(before: float, after: float, num_pairs: int) -> float:
-    """Return z for a two-sided, pooled two-proportion test; both proportions are over the same number of pairs.
+    """Return the statistic of a pooled two-proportion z-test; both proportions are over the same number of pairs.
 
     z = (p1 - p0) / sqrt(2 P (1 - P) / N), with P = (p0 + p1) / 2, is positive if the proportion rises, and 0 if both
     proportions are 0 or both are 1.
@@ -126,7 +126,7 @@ def _weighted_pnd(is_positive: Flags, weights: Float64Array, order: Integers) ->
 
 
 def _draw_weights(is_positive: Flags, seed: int, count: int) -> Iterator[Float64Array]:
-    """Yield blocks of draw counts per pair, (resamples, pairs); positives and negatives are drawn separately."""
+    """Yield blocks (resamples, pairs) of how often each pair is drawn; positives and negatives are drawn separately."""
     rng = np.random.default_rng(seed)
     at_once = max(1, _CELLS_AT_ONCE // len(is_positive))
     for start in range(0, count, at_once):

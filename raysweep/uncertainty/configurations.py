@@ -1,7 +1,8 @@
-"""Configurations trained several times: their mean scores over queries and seeds, and the noise in these means.
+"""Configurations trained with several seeds: their mean scores over queries and seeds, and the noise in these means.
 
 On splits other than dev, only runs on the front are scored. They were selected partly because of lucky seeds: a run
-that beats the others on dev is expected to keep part of its lead on other splits, and this part is subtracted as luck.
+that beats its configuration's other runs on dev is expected to keep part of its lead on other splits. This part, which
+is due to its seed, is subtracted as luck.
 Notation, as in :mod:`.seeds`, with r runs, of which m are scored on the split:
 
     l           v_a / (v_a + v_e / n) on dev, the reliability of differences between runs
@@ -65,7 +66,7 @@ class Scored:
 
 
 class SeedNoise:
-    """Noise in one run's P and S for each operating point, pooled over configurations."""
+    """Seed noise in one run's P and S at each operating point, pooled over configurations."""
 
     def __init__(self, configurations: Sequence[Replicated]) -> None:
         keys = {key for configuration in configurations for key in configuration.keys}
@@ -148,7 +149,7 @@ def intervals(
     noise: SeedNoise,
     goals: Goals,
 ) -> list[list[ScoreIntervals]]:
-    """Return the intervals for each configuration's points, over queries and seeds.
+    """Return the intervals for each configuration's points, covering queries and seeds.
 
     ``reference`` (2, queries) holds the scores of the reference encoder, which is not trained and thus has no seeds.
     Intervals are clipped to the ranges of the scores that serve as P and S, as set in ``goals``.
@@ -189,7 +190,7 @@ def _of_mean(scores: Float64Array, by_seeds: Variance) -> Interval:
 
 
 def _of_retention(scores: Float64Array, unit: Float64Array, by_seeds: Variance) -> Interval:
-    """Return the interval for the ratio of S, given as (runs, queries), to the reference's S, (queries,).
+    """Return the interval for the ratio of S (runs, queries) to the reference encoder's S (queries,).
 
     The ratio is linearized as in :func:`.interval.of_ratios`.
     """
@@ -206,7 +207,7 @@ def noise_of(
 ) -> Noise:
     """Return the query and seed noise in the points of all configurations, in order, followed by the untrained points.
 
-    ``untrained`` (points, 2, queries) holds the scores of the reference encoder and the oracle.
+    ``untrained`` (points, 2, queries) holds the scores of the reference encoder, the oracle and the linear probe.
     """
     rng = np.random.default_rng([seed, 1])
     scores = []
@@ -227,7 +228,7 @@ def noise_of(
 
 @dataclass(frozen=True)
 class _SeedEffect:
-    """The seeds' expected effect on points, (points, 2), and the standard deviation of the unknown remainder."""
+    """The expected effect of seeds (``luck``) and the standard deviations of the rest (``sizes``), (points, 2) each."""
 
     scored: Scored
     luck: Float64Array
@@ -250,7 +251,7 @@ class _SeedEffect:
 
     @property
     def without_luck(self) -> Float64Array:
-        """Return the scores (points, 2, queries) minus the seeds' expected effect."""
+        """Return the scores (points, 2, queries) minus the expected effect of the seeds."""
         return self.scored.scores - self.luck[..., None]
 
     def sample_deviations(self, rng: np.random.Generator, num_samples: int) -> Float64Array:

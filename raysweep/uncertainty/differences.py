@@ -1,9 +1,9 @@
-"""Differences between points, and tests that determine which differences exceed noise.
+"""Differences between points, and tests of whether they exceed the noise.
 
 Points scored on the same queries are compared query by query. Retrieval papers instead apply a two-proportion z-test to
 P; the test here also includes a design effect, because retrieved sentences share queries. With uniform rank weights, P
 is the share of the n k retrieved sentences that have the query's label. The k sentences retrieved for a query are
-correlated, so they carry less information than k independent sentences. Notation:
+correlated, so they carry less information than k independent sentences. Notation for rows of a table of encoders:
 
     p, n, k   a row's P, its number of queries, and the number of sentences retrieved per query
     s^2       variance of P over queries
@@ -28,7 +28,7 @@ from raysweep.uncertainty.interval import LEVEL, Interval
 
 @dataclass(frozen=True)
 class Difference:
-    """The difference between two points' means, with its own interval and two-sided p-value.
+    """The difference between two points' means, with its interval and two-sided p-value.
 
     ``adjusted`` is the p-value adjusted by Holm's method when several differences are compared.
     """
@@ -71,7 +71,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """Return the p-values adjusted by Holm's step-down method (1979), in the order given.
 
     With probability at least 1 - alpha, every difference with an adjusted p-value below alpha is real. The i-th smallest
-    of m p-values is multiplied by m - i + 1 and raised to the previous adjusted p-value if that is larger.
+    of m p-values is multiplied by m - i + 1, up to 1, and replaced by the previous adjusted p-value if that is larger.
     """
     count = len(p_values)
     adjusted = [1.0] * count
@@ -112,7 +112,7 @@ class Proportion:
 
 @dataclass(frozen=True)
 class ZTest:
-    """Test whether two rows differ by more than the noise.
+    """A test of whether two rows differ by more than the noise.
 
     ``binomial_z`` treats sentences as independent; ``z`` does not. ``design_effect`` applies to both rows combined, and
     ``p_value`` is the two-sided p-value for ``z``.

@@ -19,7 +19,7 @@ from raysweep.uncertainty.resamples import RESAMPLES, Resamples
 PointName = tuple[int | None, int | None, str, float | None]
 """A point's trial, step, kind and value; trial and step are None if the point does not come from a trial."""
 
-_POINTS_AT_ONCE = 1000  # rivals per block, so that a block of resampled means stays within 16 MB
+_POINTS_AT_ONCE = 1000  # points per block, so that a block of resampled means stays within 16 MB
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,12 @@ class Floor:
 
     @property
     def is_beaten(self) -> bool:
-        """Return whether the lower bound of the difference is above 0."""
+        """Return whether the lower bound of the difference is positive."""
         return self.interval.low > 0
 
     @property
     def is_better(self) -> bool:
-        """Return whether the upper bound of the difference is below 0: the probe on the untuned encoder is better."""
+        """Return whether the upper bound of the difference is negative, that is, whether the probe is better."""
         return self.interval.high < 0
 
 
@@ -82,7 +82,7 @@ class FrontUncertainty:
 
     @property
     def knee_region(self) -> tuple[PointName, ...]:
-        """Return the smallest set of members containing the knee in ``level`` of resamples, most frequent first."""
+        """Return the smallest set of members that contains the knee in a share ``level`` of resamples, likeliest first."""
         region = [name for name, member in self.members.items() if member.in_knee_region]
         return tuple(sorted(region, key=lambda name: -self.members[name].knee_share))
 
@@ -248,7 +248,7 @@ def _region(shares: Mapping[int, float]) -> set[int]:
 
 @dataclass(frozen=True)
 class _Compared:
-    """Rows in ``noise`` of the points whose hypervolumes are compared."""
+    """Points whose hypervolumes are compared, as rows in ``noise``."""
 
     noise: Noise
     front: Sequence[int]
@@ -258,7 +258,7 @@ class _Compared:
 
     @classmethod
     def of(cls, front: FrontQueryScores, noise: Noise, reference: int, seed: int) -> "_Compared":
-        """Return the counting members, or their configurations if seed noise is known."""
+        """Return the rows of the counting members, or of their configurations if ``front.trained`` is set."""
         if front.trained is None:
             return cls(noise, front.counting, reference, front.oracle, front.floor)
         rows = [reference, *front.oracle, *front.floor]

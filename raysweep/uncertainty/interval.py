@@ -44,14 +44,14 @@ class ScoreIntervals:
     retention: Interval | None
 
     def within(self, goals: Goals) -> "ScoreIntervals":
-        """Return the intervals, with P and S clipped to the ranges of the scores that serve as P and S."""
+        """Return the intervals, with P and S clipped to the ranges of the two goals."""
         p, s = spec_of(goals.p), spec_of(goals.s)
         polarity = self.polarity.within(p.minimum, p.maximum)
         similarity = self.similarity.within(s.minimum, s.maximum)
         return replace(self, polarity=polarity, similarity=similarity)
 
     def named(self, goals: Goals) -> dict[str, Interval]:
-        """Return the intervals keyed by score: the two goals and, if named, the ratio of S to the reference's S."""
+        """Return the intervals by score name: the two goals and, if it is a score, the ratio of S to the reference's S."""
         intervals = {goals.p: self.polarity, goals.s: self.similarity}
         if goals.ratio is not None and self.retention is not None:
             intervals[goals.ratio] = self.retention

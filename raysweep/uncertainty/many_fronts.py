@@ -11,7 +11,7 @@ _ROUNDING = 1e-12
 def memberships(points: Float64Array) -> NDArray[np.bool_]:
     """Return a mask (resamples, points) of each resample's front in ``points`` (resamples, points, 2).
 
-    In a tie, only the first point is on the front.
+    Of equal points, only the first is on the front.
     """
     polarity, similarity = points[..., 0], points[..., 1]
     # the sort is stable, so equal points keep their order
@@ -29,7 +29,8 @@ def memberships(points: Float64Array) -> NDArray[np.bool_]:
 def dominated(members: Float64Array, others: Float64Array) -> NDArray[np.bool_]:
     """Return a mask of the ``members`` (resamples, members, 2) that any of ``others`` (resamples, others, 2) dominates.
 
-    The means of equal scores may differ by rounding if they come from two matrix products; they count as equal.
+    Values that differ only by rounding count as equal, because means of the same scores may come from different matrix
+    products.
     """
     polarities = np.ascontiguousarray(others[..., 0])
     similarities = np.ascontiguousarray(others[..., 1])
@@ -67,7 +68,7 @@ def hypervolumes(points: Float64Array, references: Float64Array) -> Float64Array
 
 
 def knees(points: Float64Array) -> NDArray[np.int64]:
-    """Return the index (resamples,) of each resample's knee among at least one point, ``points`` (resamples, points, 2)."""
+    """Return the index (resamples,) of each resample's knee among its points, ``points`` (resamples, points >= 1, 2)."""
     on_front = memberships(points)
     mask = on_front[..., None]
     minimum = np.where(mask, points, np.inf).min(axis=1, keepdims=True)

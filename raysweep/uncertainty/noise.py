@@ -61,7 +61,7 @@ class Noise:
         variance = Variance(np.inf, 0.0)
         degrees = self.num_queries - 1
         if degrees >= 1:
-            # This corrects the bootstrap's divisor from n to n - 1.
+            # correct the bootstrap's divisor from n to n - 1
             by_queries = float(values.var(ddof=1)) * self.num_queries / degrees
             variance = Variance(by_queries, degrees)
         biases = [mean - estimate]

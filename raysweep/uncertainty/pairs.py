@@ -36,7 +36,7 @@ def of_average_precision(
 def of_divergence(
     positions: NDArray[np.integer], before: ArrayLike, after: ArrayLike, seed: int = 0
 ) -> Interval:
-    """Return the interval for :func:`raysweep.metrics.pairs.cosine_divergence`, given cosines (n,) and pairs (n, 2)."""
+    """Return the interval for :func:`raysweep.metrics.pairs.cosine_divergence`; ``positions`` (n, 2) are the pairs."""
     estimate = pairs.cosine_divergence(before, after)
 
     def statistic(weights: Float64Array) -> Float64Array:
@@ -51,9 +51,9 @@ def _interval(
     estimate: float,
     seed: int,
 ) -> Interval:
-    """Return the percentile interval, shifted by the resamples' bias.
+    """Return the percentile interval, shifted to remove the bias of the resamples.
 
-    The resamples' histograms are rougher than the sample's and thus farther apart.
+    Divergences are larger in resamples, because the histograms of resamples are rougher than the sample's.
     """
     resampled = np.concatenate([statistic(weights) for weights in draw_weights(positions, seed)])
     resampled = resampled[np.isfinite(resampled)]

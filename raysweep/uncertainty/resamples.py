@@ -21,7 +21,7 @@ class Resamples:
     count: int = RESAMPLES
 
     def means(self, scores: Float64Array) -> Float64Array:
-        """Return the means (resamples, points, 2) of per-query P and S, ``scores`` (points, 2, queries).
+        """Return the means (resamples, points, 2) of per-query P and S, given as ``scores`` (points, 2, queries).
 
         A resample is a multinomial vector that counts how often each query is drawn (Efron, 1979), so a single matrix
         product yields all the means. Apart from the result, memory use is bounded.
@@ -38,7 +38,7 @@ class Resamples:
         return np.concatenate(list(self._draw_blocks()))
 
     def _draw_blocks(self) -> Iterator[Float64Array]:
-        """Yield blocks (rows, queries) of resamples, each row holding the queries' shares of one resample."""
+        """Yield blocks (resamples, queries) with each query's share of the draws."""
         rng = np.random.default_rng(self.seed)
         at_once = max(1, _CELLS_AT_ONCE // self.num_queries)
         for start in range(0, self.count, at_once):

@@ -11,8 +11,8 @@ without replication (each run is scored on the same queries):
     x..         overall mean, with variance v_a / r + v_b / n + v_e / (r n) = v_a / r + E[MS_q] / (r n)
 
 v_a is estimated as (MS_s - MS_e) / n and averaged over configurations, because two or three runs of a single
-configuration say almost nothing about it. The degrees of freedom for the sum of two variances follow Satterthwaite
-(1946).
+configuration provide almost no information about it. The degrees of freedom of a sum of two variances follow
+Satterthwaite (1946).
 """
 
 import math
@@ -47,7 +47,7 @@ class Variance:
 
 
 def of_queries(scores: Float64Array) -> Variance:
-    """Return how much of the variance in mean ``scores`` (runs, queries) is due to queries: E[MS_q] / (r n)."""
+    """Return the variance of the mean of ``scores`` (runs, queries) that is due to queries, estimated as MS_q / (r n)."""
     num_queries = scores.shape[1]
     if num_queries < 2:
         return Variance(math.inf, 0.0)
@@ -72,8 +72,8 @@ class RunNoise:
 def of_runs(configurations: Sequence[Sequence[Float64Array]]) -> RunNoise | None:
     """Return the noise pooled over configurations, or None if no configuration has a second run.
 
-    Each configuration is a sequence with one array of scores (runs, queries) for each point to pool. Its points share
-    their seeds, so their estimates are averaged and counted once.
+    Each configuration is a sequence with one array of scores (runs, queries) for each point to pool. The points share
+    the runs' seeds, so their estimates are averaged and counted once.
     """
     estimates: list[Float64Array] = []
     degrees: list[int] = []
@@ -134,7 +134,7 @@ def _unit_contrasts(means: Float64Array) -> Float64Array:
     The squares of the contrasts sum to 1, or to 0 if the runs are equal.
     """
     runs = len(means)
-    # The first column of the orthogonal matrix is constant, so the remaining columns are free of the mean.
+    # The first column of the orthogonal matrix is constant, so the remaining columns sum to 0.
     basis, _ = np.linalg.qr(np.column_stack([np.ones(runs), np.eye(runs)[:, 1:]]))
     parts: Float64Array = np.tensordot(basis[:, 1:].T, means, axes=1)
     length = np.sqrt(np.sum(parts**2, axis=0))

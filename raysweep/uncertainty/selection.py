@@ -1,9 +1,9 @@
-"""Reasons why a front drops from dev to test: it was selected on dev, and the two splits contain different queries.
+"""The drop in a front's scores from dev to test, split into the effects of selection on dev and of different queries.
 
-Selection is measured by resampling within dev: queries are split into folds, the front is selected on all folds but
-one, and its members are scored on the held-out fold. The mean difference between the two scores is unbiased for a dev
-set nine tenths the size (Stone, 1974). The bootstrap's optimism varies less but captures only seven tenths of the
-effect if points are nearly tied.
+The effect of selection is measured by cross-validation on dev: queries are split into folds, the front is selected on
+all folds but one, and its members are scored on the held-out fold. The mean difference between the scores on the two
+parts is unbiased for a dev set nine tenths the size (Stone, 1974). The bootstrap estimate of this effect varies less
+but captures only seven tenths of it if points are nearly tied.
 """
 
 from collections.abc import Callable

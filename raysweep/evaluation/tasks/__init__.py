@@ -1,4 +1,4 @@
-"""Frozen encoders on other tasks: a classifier on embeddings, and the correlation of cosines with gold scores.
+"""Evaluation of frozen encoders on other tasks: classification, and correlation of similarities with gold scores.
 
 The ``transfer`` command uses this package to compare models side by side.
 """

@@ -1,11 +1,11 @@
 """Logistic regression on frozen embeddings, scored on a test split or by cross-validation.
 
-The regression is scikit-learn's, with an L2 penalty. Embeddings are centered by the mean of the rows used for fitting
+The regression is scikit-learn's, with an L2 penalty. Embeddings are centered on the mean of the rows used for fitting
 and scaled so that the mean square of their components is 1. The inverse regularization strength, C, then has
 the same meaning for embeddings of any length, and the geometry is unchanged.
 
-C is selected from ``STRENGTHS`` by accuracy on rows outside the test: those of a dev split, or inner folds of the
-training rows. SentEval (Conneau and Kiela 2018) does the same, in ``senteval/tools/validation.py``.
+C is selected from ``STRENGTHS`` by accuracy on rows that are not tested: a dev split, or inner folds of the training
+rows. SentEval (Conneau and Kiela 2018) does the same in ``senteval/tools/validation.py``.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +23,7 @@ STRENGTHS = tuple(4.0**power for power in range(-6, 1))
 """The values of C, from the strongest regularization to the weakest."""
 
 NUM_INNER_FOLDS = 5
-MAX_STEPS = 1000  # maximum for the solver, which usually takes dozens
+MAX_STEPS = 1000  # iteration limit of the solver, which usually needs dozens
 
 
 Labels = npt.NDArray[np.intp]
@@ -42,7 +42,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Predicted:
-    """Whether each tested row was classified correctly, (rows,), and the fold that tested it, from 0.
+    """Results for the tested rows, (rows,) each: whether a row was classified correctly, and its fold, from 0.
 
     ``strengths`` are the selected values of C, one per fold.
     """
@@ -60,25 +60,25 @@ class Predicted:
         return float(np.std(shares))
 
     def score(self, rows: Flags | None = None) -> Score:
-        """Return the accuracy over all tested rows, or some of them."""
+        """Return the accuracy over all tested rows, or over those in the mask ``rows``."""
         return accuracy(self.is_right if rows is None else self.is_right[rows])
 
 
 @dataclass(frozen=True)
 class Classifier:
-    """Logistic regression with a test split or ``num_folds`` seeded folds. ``on_fit`` is called after each fit."""
+    """Logistic regression, tested on a split or in ``num_folds`` seeded folds. ``on_fit`` is called after each fit."""
 
     num_folds: int
     seed: int
     on_fit: Callable[[], None] = lambda: None
 
     def num_fits(self, *, is_split: bool, has_dev: bool) -> int:
-        """Return the number of regressions that a task takes."""
+        """Return the number of regressions to fit for a task."""
         num_tried = len(STRENGTHS) * (1 if has_dev else NUM_INNER_FOLDS)
         return (num_tried + 1) * (1 if is_split else self.num_folds)
 
     def cross_validate(self, rows: Rows) -> Predicted:
-        """Test every row once, with a regression fitted on the other folds. Folds are stratified by class."""
+        """Test every row once with a regression fitted on the other folds. Folds are stratified by class."""
         num_rows = len(rows.labels)
         is_right = np.zeros(num_rows, bool)
         folds = np.zeros(num_rows, np.intp)
@@ -94,9 +94,9 @@ class Classifier:
         return Predicted(is_right, folds, tuple(strengths))
 
     def test(self, train: Rows, dev: Rows | None, test: Rows) -> Predicted:
-        """Test the rows of ``test`` with a regression fitted on ``train``, using the best C on ``dev``.
+        """Fit a regression on ``train``, with the C that is best on ``dev``, and test it on ``test``.
 
-        Without ``dev``, C is the best in the inner folds of ``train``. Ties are resolved in favor of the smallest C.
+        Without ``dev``, C is selected on inner folds of ``train``. The smallest C wins ties.
         """
         if dev is None:
             shares_of_folds = []
@@ -120,7 +120,7 @@ class Classifier:
         return split
 
     def _answers(self, train: Rows, test: Rows, strengths: Sequence[float]) -> Iterator[Flags]:
-        """Yield the rows of ``test`` that the regression classifies correctly, for each value of C."""
+        """Yield, for each value of C, a mask of the rows of ``test`` that the regression classifies correctly."""
         mean = train.embeddings.mean(axis=0)
         centered = train.embeddings - mean
         scale = float(centered.std()) or 1.0

@@ -1,9 +1,10 @@
 """The ``transfer`` command, which compares frozen encoders on tasks that they were not tuned for.
 
-Task sentences that also occur in the data that a model was tuned on are counted, and scores without them are added.
-Two sentences are equal if their letters and digits are, ignoring case, spacing and punctuation. If most letters of a
-sentence are ASCII, only ASCII letters and digits are compared, because corpora lose or mangle the others: ``touché !``
-in one is ``Touch`` in another. Otherwise all letters and digits are compared, in the Unicode form NFKC.
+Task sentences that also occur in a model's tuning data are counted, and scores without them are reported as well. Two
+sentences are equal if they have the same letters and digits, ignoring case, spacing and punctuation. If most letters in
+a sentence are ASCII, only its ASCII letters and digits are compared, because corpora lose or mangle other characters:
+``touché !`` in one corpus is ``Touch`` in another. Otherwise, all letters and digits are compared. All text is first
+normalized to Unicode form NFKC.
 """
 
 import re
@@ -38,7 +39,7 @@ _NOT_ASCII = re.compile("[^a-z0-9]+")
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a comparison. ``prompt`` precedes sentences; None means each model's default."""
+    """Settings for a comparison. ``prompt`` is prepended to sentences; None means each model's default."""
 
     columns: Columns = field(default_factory=Columns)
     num_folds: int = 10
@@ -49,11 +50,11 @@ class Settings:
 
 @dataclass(frozen=True)
 class Embedded:
-    """Embeddings of distinct sentences, (sentences, width), equal to those of the model's ``encode``.
+    """A model's embeddings of distinct sentences as documents and as queries, (sentences, width) each.
 
-    ``rows`` maps sentences to rows. ``by_inner_product`` is True if the model compares sentences by inner product
-    instead of cosine. ``as_queries`` has the embeddings of ``encode_query`` in the same rows, and ``embeddings`` those
-    of ``encode_document``; they are the same array unless the model has a Router or different prompts for the two.
+    ``embeddings`` equals the output of the model's ``encode_document``, and ``as_queries`` that of ``encode_query``; they
+    are the same array unless the model has a Router or different prompts for the two sides. ``rows`` maps sentences to
+    rows. ``by_inner_product`` is True if the model compares sentences by inner product instead of cosine.
     """
 
     embeddings: Float32Array
@@ -63,7 +64,7 @@ class Embedded:
 
     @classmethod
     def of(cls, config: EncoderConfig, sentences: Iterable[str], display: Display) -> "Embedded":
-        """Load an encoder and embed each sentence once, after the configured prompt or else the model's own.
+        """Load an encoder and embed each distinct sentence, prefixed with the configured or the model's own prompt.
 
         Raises:
             InputError: If the encoder cannot be loaded, or an embedding is not finite.
@@ -84,9 +85,9 @@ class Embedded:
         return embeddings[[self.rows[sentence] for sentence in sentences]]
 
     def similarities(self, first: Sequence[str], second: Sequence[str]) -> Values:
-        """Return the cosines, or inner products, of pairs of first and second sentences, float64 (pairs,).
+        """Return the cosines or inner products of pairs of sentences, float64 (pairs,).
 
-        The first sentence is a query and the second a document.
+        In each pair, the first sentence is a query and the second one a document.
         """
         left = self.of_sentences(first, "query").astype(np.float64)
         right = self.of_sentences(second).astype(np.float64)
@@ -108,7 +109,7 @@ class Correlated:
     similarities: Values
 
     def score(self, rows: Flags | None = None) -> Score:
-        """Return Spearman's correlation over all pairs, or some of them."""
+        """Return Spearman's correlation over all pairs, or over those in the mask ``rows``."""
         if rows is None:
             return spearman(self.gold, self.similarities)
         return spearman(self.gold[rows], self.similarities[rows])
@@ -119,7 +120,7 @@ Outcome = Predicted | Correlated
 
 @dataclass(frozen=True)
 class TunedOn:
-    """Sources of tuning data and their text column. ``models`` are those whose provenance names the data.
+    """Sources of tuning data and their text column. ``models`` are the models whose provenance names this data.
 
     ``subset`` is the configuration name of a source on the Hub.
     """
@@ -139,7 +140,7 @@ class TunedOn:
         return sources.pieces(self.source, subset=self.subset)
 
     def check(self) -> None:
-        """Raise InputError if a source does not exist or lacks the column. The Hub is not contacted yet."""
+        """Raise InputError if a source does not exist or lacks the text column. The Hub is not contacted yet."""
         for piece in self.pieces:
             if piece.file is not None:
                 files.positions(piece.name, sources.column_names(piece), (self.text_column,))
@@ -150,7 +151,7 @@ class TunedOn:
 
 
 def sentence_key(sentence: str) -> str:
-    """Return the part of a sentence that is compared; "" (never equal) without letters and digits."""
+    """Return the letters and digits to compare; "", which equals no other sentence, if there are none."""
     folded = normalize("NFKC", sentence).casefold()
     ascii_only = _NOT_ASCII.sub("", folded)
     if folded.isascii():
@@ -189,8 +190,8 @@ def find_shared(
 class Overlap:
     """The sentences that a task shares with data that models were tuned on.
 
-    ``num_shared`` counts them per part of the task. ``is_unseen`` marks the tested rows without shared sentences,
-    (rows,).
+    ``num_shared`` is their number in each part of the task. ``is_unseen`` (rows,) marks the tested rows without shared
+    sentences.
     """
 
     data: TunedOn
@@ -199,7 +200,7 @@ class Overlap:
 
     @classmethod
     def of(cls, data: TunedOn, shared: set[str], task: Task) -> "Overlap":
-        """Return the overlap, given the keys of the sentences that occur in the data."""
+        """Return a task's overlap with the data, given the keys of sentences that occur in the data."""
 
         def is_shared(sentences: Sequence[str]) -> Flags:
             return np.array([sentence_key(sentence) in shared for sentence in sentences], bool)
@@ -240,7 +241,7 @@ def compare(
 ) -> Comparison:
     """Score every model on every task, specified as in :mod:`raysweep.evaluation.tasks.tasks`.
 
-    Sentences are looked up in the sources ``tuned_on``, and in those that a model's provenance names.
+    Sentences are looked up in the ``tuned_on`` sources and in those that the models' provenance names.
 
     Raises:
         InputError: Before anything is embedded, if a task, a source or a model cannot be read.
@@ -313,7 +314,7 @@ def _warn(task: Task, settings: Settings, display: Display) -> None:
 def _tuning_data(
     folders: Mapping[str, Path], tuned_on: Sequence[str], settings: Settings, display: Display
 ) -> list[TunedOn]:
-    """Return the sources ``tuned_on`` and, if available, those that the models themselves name, each once."""
+    """Return the ``tuned_on`` sources and, if available, those that the models' provenance names, without duplicates."""
     data_by_sources: dict[tuple[str, ...], TunedOn] = {}
     for source in tuned_on:
         key: tuple[str, ...] = (_absolute(source),)
@@ -338,7 +339,7 @@ def _tuning_data(
 
 
 def _problem(data: TunedOn) -> str:
-    """Return why data that a model names cannot be read, or "" if it can be."""
+    """Return the reason why a model's tuning data cannot be read, or "" if it can be."""
     # models are untrusted: they must not trigger network requests
     if any(map(_is_remote, data.source)):
         return "not on this machine; to read it anyway, pass --tuned-on"

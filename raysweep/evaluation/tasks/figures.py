@@ -1,4 +1,4 @@
-"""A comparison as a table for people, and as JSON and CSV for programs. Scores are x100."""
+"""Comparisons as text tables, JSON and CSV, with scores x100."""
 
 import math
 from collections import Counter
@@ -18,12 +18,15 @@ def title(compared: Comparison) -> str:
     """Return the title of the table."""
     return (
         f"Accuracy in {compared.settings.num_folds} folds, or on a given test split, and Spearman's correlation; x100, "
-        "with half of a 95% interval"
+        "with the half-width of a 95% interval"
     )
 
 
 def table(compared: Comparison) -> TextTable:
-    """Return a table: a column per model; per task, a row for all rows and one for those outside each tuning set."""
+    """Return a table with a column per model.
+
+    Each task has a line for all of its rows, and one per overlapping tuning set for the rows outside that set.
+    """
     models = _short(compared.models)
     data_names = _short([data.name for data in compared.data])
     shared_columns = [f"in {name}" for name in data_names]
@@ -54,14 +57,14 @@ def _cells(results: TaskResults, rows: Flags | None) -> list[str]:
 
 
 def notes(compared: Comparison) -> Iterator[str]:
-    """Yield the tuning data of each model that names it."""
+    """Yield a note for each model whose provenance names its tuning data."""
     for data in compared.data:
         for model in data.models:
             yield f"{model} was tuned on {data.name}"
 
 
 def as_json(compared: Comparison) -> dict[str, Any]:
-    """Return all results for :func:`json.dumps`. Undefined values are None."""
+    """Return all results, ready for :func:`json.dumps`. Undefined values are None."""
     settings = compared.settings
     return {
         "folds": settings.num_folds,
@@ -73,7 +76,7 @@ def as_json(compared: Comparison) -> dict[str, Any]:
 
 
 def as_csv(compared: Comparison) -> str:
-    """Return a row for each model and task, on all rows and on those that share nothing with each data set."""
+    """Return CSV with a line per task and model for all rows, and one per tuning set for the rows outside that set."""
     rows: list[dict[str, Any]] = []
     for results in compared.results:
         for model, outcome in results.outcomes.items():
@@ -151,7 +154,7 @@ def _cell(score: Score) -> str:
 
 
 def _short(names: Sequence[str]) -> list[str]:
-    """Return the last parts of paths if they are unique, otherwise the full names."""
+    """Return the last component of each path if it is unique, otherwise the full name."""
     last = [name.rstrip("/").rpartition("/")[2] for name in names]
     counts = Counter(last)
     return [short if counts[short] == 1 else name for short, name in zip(last, names, strict=True)]

@@ -1,4 +1,4 @@
-"""Scores of a task, each with a 95% interval."""
+"""Task scores with 95% intervals."""
 
 import math
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ Flags = npt.NDArray[np.bool_]
 Values = npt.NDArray[np.float64]
 
 
-_Z = 1.959964  # half width of a 95% interval, in standard deviations
+_Z = 1.959964  # half-width of a 95% interval, in standard errors
 
 
 @dataclass(frozen=True)
 class Score:
-    """Share of correct answers in [0, 1], or a correlation in [-1, 1], over ``num_rows`` rows.
+    """A share of correct answers in [0, 1], or a correlation in [-1, 1], over ``num_rows`` rows.
 
-    ``low`` and ``high`` are the bounds of its 95% interval. The interval accounts for the choice of rows, but not for
-    the variation between classifiers or encoders. The score and both bounds are NaN if the score is undefined.
+    ``low`` and ``high`` are the bounds of its 95% interval. The interval accounts for the sampling of rows, but not for
+    the variation between classifiers or encoders. If the score is undefined, it and both bounds are NaN.
     """
 
     value: float
@@ -76,7 +76,7 @@ def spearman(gold: Values, predicted: Values) -> Score:
 
 
 def _centered_ranks(values: Values) -> Values:
-    """Return the ranks of (rows,) values, minus their mean."""
+    """Return the ranks of ``values`` (rows,), minus their mean."""
     _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     ranks: Values = (last - (counts - 1) / 2)[which]

@@ -1,7 +1,7 @@
 """Tasks to compare models on: classification of labeled sentences, and scored pairs of sentences.
 
 A task is specified as ``[NAME=]SOURCE`` or, with its own split, as ``[NAME=]TRAIN,TEST`` or ``[NAME=]TRAIN,DEV,TEST``.
-Each part is a source as read by :mod:`raysweep.data.sources`. The columns determine the kind of task.
+Each part is a source that :mod:`raysweep.data.sources` can read. The columns determine the kind of task.
 """
 
 import re
@@ -70,10 +70,10 @@ Task = Classification | ScoredPairs
 
 
 def read(specifications: Sequence[str], columns: Columns, num_folds: int) -> list[Task]:
-    """Read the tasks, whose names must differ.
+    """Read tasks from their specifications.
 
     Raises:
-        InputError: If a task cannot be read or scored.
+        InputError: If a task cannot be read or scored, or if two tasks have the same name.
     """
     tasks = [_read(specification, columns, num_folds) for specification in specifications]
     for name, count in Counter(task.name for task in tasks).items():
@@ -85,7 +85,7 @@ def read(specifications: Sequence[str], columns: Columns, num_folds: int) -> lis
 
 
 def sources_of(specification: str) -> list[str]:
-    """Return the sources of a task's specification, without its name."""
+    """Return the sources in a task's specification, without the task's name."""
     match = _NAMED.fullmatch(specification)
     return (match["parts"] if match else specification).split(",")
 
@@ -95,7 +95,7 @@ def _read(specification: str, columns: Columns, num_folds: int) -> Task:
     task_sources = sources_of(specification)
     if len(task_sources) not in _PARTS or "" in task_sources:
         raise InputError(
-            f"--tasks is {specification!r}; allowed: [NAME=]FILE, [NAME=]TRAIN,TEST and [NAME=]TRAIN,DEV,TEST"
+            f"--tasks is {specification!r}; allowed: [NAME=]FILE, [NAME=]TRAIN,TEST or [NAME=]TRAIN,DEV,TEST"
         )
     pieces: dict[str, list[sources.Piece]] = {}
     for part, source in zip(_PARTS[len(task_sources)], task_sources, strict=True):
@@ -126,7 +126,7 @@ def _read(specification: str, columns: Columns, num_folds: int) -> Task:
 
 
 def find_pieces(source: str, part: str) -> list[sources.Piece]:
-    """Return the pieces of a source. If it has its own splits, the one for the part is selected."""
+    """Return the pieces of a source. If the source has splits, only those of the part's split are returned."""
     return sources.pieces(source, split=_SPLITS[part])
 
 
@@ -140,7 +140,11 @@ def _name_of(source: str) -> str:
 
 
 def _holds_pairs(piece: sources.Piece, columns: Columns) -> bool:
-    """Return whether a piece holds scored pairs instead of labeled sentences, or raise InputError if neither."""
+    """Return whether a piece has the columns of scored pairs instead of labeled sentences.
+
+    Raises:
+        InputError: If it has no rows, or has the columns of both kinds or of neither.
+    """
     if scored_pairs.is_without_header(piece):
         return True
     present = sources.column_names(piece)
@@ -159,7 +163,7 @@ def _holds_pairs(piece: sources.Piece, columns: Columns) -> bool:
 
 
 def _check(task: Classification, num_folds: int) -> None:
-    """Raise InputError if there are too few rows or classes to fit and select regressions."""
+    """Raise InputError if there are too few rows or classes to fit regressions and select C."""
     fitted = task.parts["train" if task.is_split else "all"]
     counts = Counter(fitted.labels).most_common()
     if len(counts) == 1:
@@ -171,7 +175,7 @@ def _check(task: Classification, num_folds: int) -> None:
         raise InputError(
             f"{task.name}: has {len(fitted.labels)} rows, fewer than the {num_folds} folds"
         )
-    # of two classes, so that all inner folds train on both
+    # minimum for the second largest class, so that all inner folds train on at least two classes
     min_rows = max(num_folds, 2 * NUM_INNER_FOLDS)
     if task.is_split:
         min_rows = 1 if "dev" in task.parts else NUM_INNER_FOLDS

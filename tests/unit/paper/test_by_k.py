@@ -83,7 +83,7 @@ def test_invalid_files_are_rejected(text: str, message: str) -> None:
 
 
 def test_two_different_scores_at_one_k_are_rejected() -> None:
-    with pytest.raises(InputError, match="n .* k 4 with uniform"):
+    with pytest.raises(InputError, match="n .* k = 4 with uniform"):
         by_k(pd.concat([SCORES, SCORES[-1:].assign(polarity=81.0)]))
     repeated = by_k(pd.concat([SCORES, SCORES[-1:]]))
     assert layout.to_csv(repeated) == layout.to_csv(by_k(SCORES)), "as from evaluate --k 4,4"

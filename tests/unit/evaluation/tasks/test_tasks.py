@@ -112,7 +112,7 @@ def test_hub_split_of_each_part(part: str, split: str) -> None:
 @pytest.mark.parametrize("spelled", ["a.csv,", "x=,a.csv", "a,b,c,d"])
 def test_invalid_specification_is_rejected(spelled: str) -> None:
     with pytest.raises(
-        InputError, match=r"--tasks is '.*'; allowed: \[NAME=\]FILE, \[NAME=\]TRAIN,TEST and "
+        InputError, match=r"--tasks is '.*'; allowed: \[NAME=\]FILE, \[NAME=\]TRAIN,TEST or "
     ):
         read(spelled)
 
