@@ -1,7 +1,7 @@
 """Nodes of the joined cluster: their types, their counts over time, and preemption notices.
 
-Clouds announce the preemption of a spot instance on their metadata servers: AWS two minutes ahead, Google Cloud half a
-minute ahead. A process on the node polls this server and marks the node as draining in Ray. Ray then places no more
+Clouds announce the preemption of a spot instance on their metadata servers: AWS two minutes in advance, Google
+Cloud 30 seconds. A process on the node polls this server and marks the node as draining in Ray. Ray then places no more
 work on the node, and the node's trials write a new checkpoint and leave the node. Kubernetes ends a pod with SIGTERM,
 and Ray itself then marks the node.
 """

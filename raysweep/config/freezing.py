@@ -37,8 +37,8 @@ def check_level(level: str) -> None:
 def level_depth(level: str) -> int:
     """Return the maximum depth that a level freezes, or -1 for ``none``; levels are ordered by this depth.
 
-    Depths follow the order of computation: the embedding block has the first EMBEDDING_DEPTHS depths, and each block
-    has the next BLOCK_DEPTHS.
+    Depths follow the order of computation: the embedding block takes up the first EMBEDDING_DEPTHS depths, and each
+    block the next BLOCK_DEPTHS.
     """
     if match := _LAST_BLOCK.fullmatch(level):
         num_blocks = int(match[1]) + 1

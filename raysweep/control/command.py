@@ -99,7 +99,7 @@ def explain_missing_driver(results: Results) -> str:
     options = ["--trials", str(2 * results.info.num_trials)]
     statuses = {trial.status for trial in results.trials}
     if results.status == "completed":
-        reason = "the sweep is completed"
+        reason = "the sweep has completed"
         remedy = "to extend it"
     elif statuses == {TrialStatus.FAILED}:
         reason = escape_line(results.reason)

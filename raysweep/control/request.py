@@ -78,9 +78,8 @@ def make_request(action: str, value: Any = None) -> Request:
                     f"--try: {name} is {setting!r}; allowed: a string, a finite number, a boolean or null"
                 )
     elif (value is None) != (field is None):
-        raise InputError(
-            f"{action}: the value is {value!r}; allowed: {'none' if field is None else 'a number'}"
-        )
+        allowed = "no value" if field is None else "a number"
+        raise InputError(f"{action}: the value is {value!r}; allowed: {allowed}")
     try:
         return Request.model_validate(
             {"action": action} if field is None else {"action": action, field: value}

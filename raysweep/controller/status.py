@@ -168,7 +168,7 @@ class SweepStatus:
             return ""
         scores = zip(self.goals.headings, self.best, strict=True)
         shown = " ".join(f"{heading} {100 * score:.2f}" for heading, score in scores)
-        return f"front {self.front_size}, best by the objective at {shown}"
+        return f"front of {self.front_size}, best objective at {shown}"
 
     @property
     def cost_text(self) -> str:

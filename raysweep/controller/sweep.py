@@ -627,7 +627,7 @@ class Sweep:
     def finish(self, status: str, reason: str, is_final: bool = False) -> None:
         """End the session: clean up storage, log the last event and close the ledger.
 
-        Unless the sweep is completed, everything needed to resume it is kept. If an earlier event could not be written,
+        Unless the sweep has completed, everything needed to resume it is kept. If an earlier event could not be written,
         the ledger is closed without any further changes. ``is_final`` is as in :class:`SessionFinished`.
         """
         if self.ledger.failure is not None:

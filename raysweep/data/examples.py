@@ -112,9 +112,9 @@ def allocate(counts: ArrayLike, target: int, seed: int) -> NDArray[np.int64]:
 
     The quotas sum to min(target, sum of counts). With ``counts`` (n,), the numbers of candidates per anchor, the quotas
     are distributed as in a uniform sample of all candidates without replacement. With ``counts`` (n, 2), one column
-    per slot (own class, other classes), each slot gets half of the target, and the own class gets the extra example of
-    an odd target. If a slot has too few candidates, all of them are used and the other slot gets the rest. ``target``
-    must be below 1e9.
+    per slot (own class, other classes), each slot gets half of the target; if the target is odd, the own-class slot
+    gets the extra example. If a slot has too few candidates, all of them are used and the other slot gets the rest.
+    ``target`` must be below 1e9.
     """
     counts = np.asarray(counts, dtype=np.int64)
     rng = np.random.default_rng(seed)

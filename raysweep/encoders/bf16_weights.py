@@ -1,6 +1,6 @@
 """Frozen weights in bf16: encoder matrices that take half the memory and are widened while in use.
 
-Only weights are rounded. Products with fp32 inputs are computed in fp32 (in autocast's precision under autocast), so a
+Only weights are rounded. Matrix products with fp32 inputs are computed in fp32 (under autocast, in its precision), so a
 stored matrix gives the same embeddings as an fp32 matrix with the rounded values.
 """
 

@@ -24,7 +24,7 @@ TEXTS_PER_CALL = 1024  # texts that a model's own ``encode`` embeds between prog
 
 
 def import_libraries() -> None:
-    """Import the libraries that :meth:`LoadedEncoder.load` needs before its first call, since this takes seconds."""
+    """Import the libraries that :meth:`LoadedEncoder.load` needs, which takes several seconds, ahead of the first call."""
     importlib.import_module("sentence_transformers")
 
 

@@ -198,7 +198,7 @@ def embed_on_both_sides(
 ) -> Sides[Float32Array]:
     """Return the unit embeddings (queries, width) of the split's sentences as queries and as documents.
 
-    ``queries`` are the embeddings as queries, which are reused.
+    ``queries`` contains the embeddings as queries, so that they are not computed again.
     """
     if tuned.encoders.is_shared:
         return Sides.same(queries)

@@ -29,7 +29,7 @@ MAX_STEPS = 1000  # iteration limit of the solver, which usually needs dozens
 
 
 def max_sentences(width: int, num_classes: int) -> int:
-    """Return the maximum number of sentences to fit on, which decreases with many classes or wide embeddings."""
+    """Return the maximum number of sentences to fit on; it is lower for many classes or wide embeddings."""
     return min(MAX_SENTENCES, _MAX_VALUES // width, _MAX_PROBABILITIES // num_classes)
 
 
@@ -64,9 +64,9 @@ def fit(embeddings: Float32Array, labels: npt.NDArray[np.integer]) -> Head | Non
 
 
 def fit_prepared(prepared: Prepared, seed: int, dev: EvaluationSet | None) -> Head | None:
-    """Return a probe fitted on the reference embeddings of a sweep's training sentences; None if they have one label.
+    """Return a probe fitted on a sweep's training sentences, embedded by the reference, or None if all have the same label.
 
-    The probe is calibrated on ``dev``, if given, unless it lacks a class. ``seed`` is the sweep's seed.
+    The probe is calibrated on ``dev``, if given, unless the probe lacks a class. ``seed`` is the sweep's seed.
     """
     sentences = prepared.sentences
     num_classes = len(sentences.label_names)

@@ -26,8 +26,8 @@ class MeasuredValue:
     """A measure's value under one geometry, in [0, 1], and its change from the base encoder's value, if any.
 
     ``low`` and ``high`` are the bounds of the 95% bootstrap interval for the difference (value minus base), or None if
-    the change is not tested. If ``value`` is the share of errors among (positive, negative) pairs, ``pairs`` is their
-    number and ``z`` is the statistic of the z-test, if tested.
+    the change is not tested. If ``value`` is the share of errors among (positive, negative) pairs, ``pairs`` is the
+    number of pairs, and ``z`` is the z-statistic of the change if it was tested.
     """
 
     measure: str

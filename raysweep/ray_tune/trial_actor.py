@@ -237,7 +237,7 @@ class TrialActor(tune.Trainable):
         return True
 
     def cleanup(self) -> None:
-        """Let an unfinished trial write a checkpoint if it must leave within a rung, for example at a time limit."""
+        """Let an unfinished trial write a checkpoint if it must leave in the middle of a rung, such as at a time limit."""
         results, self.results = self.results, iter(())
         if isinstance(results, Generator):
             try:

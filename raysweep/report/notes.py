@@ -70,7 +70,7 @@ def _on_constraints(summary: Summary) -> Iterator[str]:
         )
     else:
         yield (
-            f"{num_missing} of the {num_members} front members miss the constraints ({limits}). They are neither the "
+            f"{num_missing} of the {num_members} front members violated the constraints ({limits}). They are neither the "
             "knee nor the best point, and do not count toward hypervolumes."
         )
 
@@ -80,7 +80,7 @@ def _on_documents(summary: Summary) -> Iterator[str]:
     num_members = len(summary.members)
     num_of_queries = sum(member.dev.kind in QUERY_KINDS for member in summary.members)
     if num_of_queries:
-        text = f"{num_of_queries} of the {num_members} front members tune only the query encoder (query, query_concat):"
+        text = f"{num_of_queries} of the {num_members} front members tuned only the query encoder (query, query_concat):"
         text += " nothing has to be embedded again, and indexes of the reference encoder's embeddings stay valid."
         if num_of_queries < num_members:
             text += " All other members require embedding every document again."
@@ -91,8 +91,8 @@ def _on_documents(summary: Summary) -> Iterator[str]:
     num_separate = sum(member.dev.trial in separate for member in summary.members)
     if num_separate:
         yield (
-            f"{num_separate} of the {num_members} front members tune two encoders (tower separate): every document has "
-            "to be embedded again, with the document encoder."
+            f"{num_separate} of the {num_members} front members tuned two encoders (tower: separate): every document "
+            "has to be embedded again, with the document encoder."
         )
 
 
@@ -151,7 +151,7 @@ def _on_failures_and_nodes(results: Results) -> Iterator[str]:
             place += ", and Failures has the tracebacks"
         yield f"{num_failed} of {len(results.trials)} trials failed; {place}."
     for node in results.excluded_nodes:
-        yield f"Node {node.name} was excluded after {node.errors} errors in a row; the last one: {node.reason}."
+        yield f"Node {node.name} was excluded after {node.errors} errors in a row; the last error was: {node.reason}."
 
 
 def _count(results: Results, status: TrialStatus) -> int:

@@ -41,7 +41,7 @@ def front_tables(summary: Summary) -> list[TextTable]:
 
     The last table fits an 80-column terminal. If there are guard scores, a wider table contains
     them. Intervals and scores other than the goals are omitted, and so are kinds and widths if all
-    members are plain. Captions list the configuration of each trial on the front, among other lines.
+    members are plain. Among other things, captions list the configuration of each trial on the front.
     """
     wider = [_front_table(summary, with_guards=True)] if summary.guards else []
     return [*wider, _front_table(summary, with_guards=False)]
@@ -186,13 +186,17 @@ def choice_lines(
         points = [point for candidate in chosen if (point := candidate.on(split))]
         unknown = [point for point in points if summary.intervals_of(point) is None]
         if unknown:
-            owners = "" if len(unknown) == len(points) else f" of {len(unknown)} points"
-            yield f"Intervals{owners} on {split} are missing: {why_no_intervals_of(summary, unknown[0])}."
+            share = (
+                ""
+                if len(unknown) == len(points)
+                else f" for {len(unknown)} of {len(points)} points"
+            )
+            yield f"Intervals on {split} are missing{share}: {why_no_intervals_of(summary, unknown[0])}."
     num_members = len(summary.members)
     for guard in summary.results.info.guards:  # measured only after the search
         num_missing = sum(guard not in member.guards for member in summary.members)
         if num_missing:
-            yield f"{num_missing} of the {num_members} front members are not scored on {guard} yet."
+            yield f"Not yet scored on {guard}: {num_missing} of the {num_members} front members."
     members = [candidate for candidate in chosen if candidate.member]
     shown_members = members
     if len(members) > MAX_COMMANDS:
@@ -207,7 +211,7 @@ def choice_lines(
 def _explain_scores(
     summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]
 ) -> str:
-    text = "Scores x100, chosen on dev"
+    text = "Scores x100; points are chosen by their dev scores"
     splits_with_intervals = summary.uncertainty.keys() & set(splits)
     if splits_with_intervals:
         text += (

@@ -78,24 +78,26 @@ def adiabatic_range(rungs: Sequence[WatchedRung], geometry: Geometry) -> Adiabat
             dict.fromkeys(name for watched in at_rate for name in worsened(watched, geometry))
         )
         if names:
-            reason = f"at the learning rate {rate:.3g}, PND rises first: {', '.join(names)}"
+            reason = f"PND first rises at learning rate {rate:.3g}, on {', '.join(names)}"
             if not any(is_improved(watched, geometry) for watched in at_rate):
-                reason += "; the target does not improve significantly there"
+                reason += "; the target does not improve significantly at that rate"
             return AdiabaticRange([], tried, reason)
-    return AdiabaticRange([], tried, "the target improves significantly at no learning rate")
+    return AdiabaticRange(
+        [], tried, "the target does not improve significantly at any learning rate"
+    )
 
 
 WATCHED_TEXT = (
-    "For each trial's last measured rung, the table shows the relative improvement of the target's PND by cosine, how "
-    "many watched sets, each taken as a whole, improve, stay unchanged or worsen according to a paired bootstrap, and "
-    "the lowest improvement among the watched sets. PND is the share of (positive, negative) pairs in which the "
+    "For each trial's last measured rung, the table shows the relative improvement in the target's PND under cosine "
+    "similarity, the number of whole watched sets that improve, stay unchanged or worsen according to a paired bootstrap, "
+    "and the lowest improvement among the watched sets. PND is the share of (positive, negative) pairs in which the "
     "positive is not closer to the query than the negative. Intervals are not corrected for multiple tests."
 )
 
 
 def sentences(rungs: Sequence[WatchedRung]) -> list[str]:
     """Return an explanation of the table and, if there is a target, the adiabatic range for each geometry."""
-    stated = [f"By {geometry}, {found}." for geometry, found in _adiabatic_ranges(rungs).items()]
+    stated = [f"For {geometry}, {found}." for geometry, found in _adiabatic_ranges(rungs).items()]
     return [WATCHED_TEXT, *stated]
 
 
@@ -104,7 +106,7 @@ def watched_lines(watched: Iterable[WatchedRung]) -> list[str]:
     rungs = last_rungs(watched)
     if not rungs:
         return []
-    return [f"by {geometry}, {found}" for geometry, found in _adiabatic_ranges(rungs).items()]
+    return [f"for {geometry}, {found}" for geometry, found in _adiabatic_ranges(rungs).items()]
 
 
 def _adiabatic_ranges(rungs: Sequence[WatchedRung]) -> dict[Geometry, AdiabaticRange]:

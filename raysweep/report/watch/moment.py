@@ -62,7 +62,7 @@ class Moment:
         if results is None or self.is_live:
             return ""
         if results.status == "completed":
-            return f"the sweep is completed; report: {format_command('report', results.folder)}"
+            return f"the sweep has completed; report: {format_command('report', results.folder)}"
         return explain_missing_driver(results).removeprefix(f"{results.folder}: ")
 
 

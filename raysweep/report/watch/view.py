@@ -38,7 +38,7 @@ MAX_PLOT_WIDTH = 72
 MIN_MEMBERS = 4  # the ends, the knee and the best
 LINES_AROUND = 8  # above, between and below the table and the plot
 
-LABEL_WIDTH = 6  # of the numbers next to the P axis
+LABEL_WIDTH = 6  # width of the numbers next to the P axis
 NUM_LABEL_LINES = 3  # above and below the points
 MIN_RANGE = 0.002  # minimum range of an axis, so that tiny differences do not fill it
 MARGIN = 0.04  # share of the range added at each end of an axis
@@ -59,7 +59,7 @@ class View:
     def line(self) -> str:
         """The status line: the run's state, time, trials and front."""
         if self._summary is None:
-            return "starting: the sweep has no trial yet"
+            return "starting: no trials yet"
         state, *others = self.news
         parts = [f"{state}, {duration(self.moment.seconds)}", *others]
         return escape_line(f"{self._summary.results.info.name}: {' | '.join(parts)}")
@@ -112,7 +112,7 @@ def _trials_and_front(summary: Summary) -> Iterator[str]:
         scores = " ".join(
             f"{heading} {show(score)}" for heading, score in zip(headings, pair, strict=True)
         )
-        yield f"front {len(summary.members)}, best by the objective at {scores}"
+        yield f"front of {len(summary.members)}, best objective at {scores}"
     area = summary.areas.get("dev")
     if area is not None:
         text = f"hypervolume {show_area(area.front)}"
@@ -193,7 +193,7 @@ def _pairs(points: Iterable[Point], goals: Goals) -> list[Pair]:
 
 @dataclass(frozen=True)
 class Layer:
-    """Points with the same ``sign``, which is one character."""
+    """Points drawn as the same character, ``sign``."""
 
     sign: str
     legend: str

@@ -233,7 +233,7 @@ def test_rejected_and_unanswered_requests_raise(driven: Path) -> None:
     ("action", "value", "message"),
     [
         ("stop", None, "action is 'stop'; allowed: pause, resume, workers, stop-trial, try"),
-        ("pause", 3, "pause: the value is 3; allowed: none"),
+        ("pause", 3, "pause: the value is 3; allowed: no value"),
         ("workers", 0, "workers is 0; allowed: greater than or equal to 1"),
         ("workers", None, "workers: the value is None; allowed: a number"),
         ("stop-trial", "7", "stop-trial is '7'; allowed: "),
@@ -250,7 +250,7 @@ def test_invalid_actions_are_rejected(
 
 def test_control_without_a_driver_is_rejected(tmp_path: Path) -> None:
     write_ledger(tmp_path, random_trials(2))
-    with pytest.raises(raysweep.InputError, match="no driver is running: the sweep is completed"):
+    with pytest.raises(raysweep.InputError, match="no driver is running: the sweep has completed"):
         raysweep.control_run(tmp_path, "pause")
 
 

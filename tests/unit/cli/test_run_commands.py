@@ -329,7 +329,7 @@ def test_commands_read_a_run_while_its_driver_writes(tmp_path):
 
 
 NOBODY = {
-    "finished": "no driver is running: the sweep is completed; to extend it: raysweep run --resume",
+    "finished": "no driver is running: the sweep has completed; to extend it: raysweep run --resume",
     "running": "no driver is running: it was killed; to resume it: raysweep run --resume",
     "killed": "no driver is running: it was killed; to resume it: raysweep run --resume",
     "cut off": "no driver is running: it was killed; to resume it: raysweep run --resume",

@@ -216,9 +216,9 @@ def test_points_far_from_the_front_have_a_reason_instead_of_intervals(with_score
     (line,) = (
         line
         for line in choice_lines(with_scores, chosen, ("dev",))
-        if line.startswith("Intervals of ")
+        if line.startswith("Intervals ")
     )
-    assert re.search(f"{known.count(False)} points on dev .*three standard errors", line)
+    assert re.search(f"on dev .* {known.count(False)} of .*three standard errors", line)
 
 
 def test_missing_query_scores_are_one_line_per_split(summary):

@@ -147,7 +147,7 @@ def test_infeasible_members_are_marked_and_do_not_count(tmp_path, constraints, s
             texts[next(iter(constraints))]
             in text.split("Front</h2>" if name == "report.html" else "## Front")[0]
         )
-        assert "front members miss the constraints" in text
+        assert "front members violated the constraints" in text
     marks = [row[0] for row in front_table(summary).rows]
     assert [tables.MISSES in mark for mark in marks] == [
         not member.is_feasible for member in summary.members

@@ -70,8 +70,8 @@ def test_range_has_the_rates_at_which_the_target_improves_and_nothing_worsens() 
 @pytest.mark.parametrize(
     ("target", "worse", "reason"),
     [
-        (0.5, 0.5, "at the learning rate 1e-07, PND rises first: worse"),
-        (0.0, 0.0, "the target improves significantly at no"),
+        (0.5, 0.5, "PND first rises at learning rate 1e-07, on worse"),
+        (0.0, 0.0, "the target does not improve"),
     ],
 )
 def test_reason_for_an_empty_range(target: float, worse: float, reason: str) -> None:

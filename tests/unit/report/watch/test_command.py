@@ -70,9 +70,9 @@ def test_front_of_finished_run_is_complete(tmp_path: Path) -> None:
         ]
         for point, row in zip(front, rows, strict=True)
     ]
-    assert f"front {len(front)}, best by the objective at P " in text
+    assert f"front of {len(front)}, best objective at P " in text
     assert "30 of 8 trials started: 3 failed, 20 stopped, 7 completed" in text
-    assert text.splitlines()[-1] == f"the sweep is completed; report: raysweep report {tmp_path}"
+    assert text.splitlines()[-1] == f"the sweep has completed; report: raysweep report {tmp_path}"
     assert "R reference encoder  ● front  ★ knee" in text
 
 
@@ -305,7 +305,7 @@ def test_terminal_is_restored_at_the_end(tmp_path: Path) -> None:
     text = out.getvalue()
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1, "the cursor comes back"
     last = text.rpartition("\x1b[?25h")[2]
-    assert "night-run: completed" in last and "the sweep is completed; report" in last
+    assert "night-run: completed" in last and "the sweep has completed; report" in last
 
 
 @pytest.mark.parametrize("width", [72, 80, 100])
@@ -352,5 +352,5 @@ def test_waits_for_driver_to_start(tmp_path: Path) -> None:
     where, out = console()
     with pytest.raises(KeyboardInterrupt):
         watch(LocalFolder(tmp_path), where, 1.0, sleep)
-    assert out.getvalue() == "starting: the sweep has no trial yet\n"
+    assert out.getvalue() == "starting: no trials yet\n"
     ledger.close()
