@@ -1,4 +1,4 @@
-"""Tables, JSON and escaped text for terminals, Markdown, HTML and CSV."""
+"""Tables, JSON, counts and escaped text for terminals, Markdown, HTML and CSV."""
 
 import csv
 import html
@@ -112,6 +112,11 @@ def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 def json_text(value: object) -> str:
     """Return a value as a JSON document that both people and programs can read."""
     return json.dumps(value, indent=2)
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, such as ``1 trial`` or ``1,024 trials``; the noun's plural must end in s."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def escape_controls(text: str) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from raysweep.metrics.scores import STANDARD
+from raysweep.output import counted
 from raysweep.results.reader import load
 from raysweep.results.types import Calibration, Measure, Point, Rung, ScoredSplit, Trial, flat_point
 from raysweep.results.views import score_columns
@@ -66,8 +67,7 @@ class RunResults:
         self._stored = load(run)
 
     def __repr__(self) -> str:
-        num_trials = len(self._stored.trials)
-        trials = "1 trial" if num_trials == 1 else f"{num_trials} trials"
+        trials = counted(len(self._stored.trials), "trial")
         return f"RunResults({self.location!r}): {self.status}, {trials}"
 
     @property

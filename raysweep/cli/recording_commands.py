@@ -21,7 +21,7 @@ from raysweep.cli.options import (
     run_folder,
 )
 from raysweep.cli.output import print_json
-from raysweep.output import print_table
+from raysweep.output import counted, print_table
 
 app = typer.Typer()
 
@@ -43,7 +43,7 @@ def record(
     file = check_new("FILE", to)
     results = reader.load(run_folder("RUN", run))
     num_trials = recording_files.write(results, file)
-    typer.echo(f"{to}: {num_trials} trials")
+    typer.echo(f"{to}: {counted(num_trials, 'trial')}")
 
 
 @app.command(rich_help_panel=panels.PAPERS)

@@ -18,7 +18,7 @@ from raysweep.cli.options import (
 )
 from raysweep.cli.output import print_json, report_run, warn
 from raysweep.errors import InputError
-from raysweep.output import TextTable, print_table
+from raysweep.output import TextTable, counted, print_table
 
 if TYPE_CHECKING:
     from raysweep.config.load import LoadedSweep
@@ -51,7 +51,8 @@ def run(  # noqa: PLR0913 (the options of a command)
     resume: Annotated[
         str | None,
         typer.Option(
-            metavar="RUN", help="Resume a run that was interrupted or killed, or extend one."
+            metavar="RUN",
+            help="Resume a run that was interrupted or killed, or extend a finished one.",
         ),
     ] = None,
     warm_start: Annotated[
@@ -223,11 +224,11 @@ def validate(context: typer.Context, space: SpaceFile, trials: Trials = None) ->
     typer.echo(f"{space}: valid")
     config = loaded.config
     budget = config.budget
-    size = f"{budget.trials} trials ({config.sampler})"
+    size = f"{counted(budget.trials, 'trial')} ({config.sampler})"
     if config.sampler == "grid":
         num_combinations = len(loaded.space.grid())
         if num_combinations < budget.trials:
-            size = f"{num_combinations} trials (grid, every combination; budget.trials is {budget.trials})"
+            size = f"{counted(num_combinations, 'trial')} (grid, every combination; budget.trials is {budget.trials})"
     if budget.examples_per_trial is not None:
         length = f"{budget.examples_per_trial:,} examples each"
     elif budget.rungs == 1:
@@ -236,7 +237,7 @@ def validate(context: typer.Context, space: SpaceFile, trials: Trials = None) ->
         length = f"up to {budget.rungs} rungs each"
     parts = [size, length, f"early stopping: {config.early_stopping.policy}"]
     if config.replicates.trials:
-        parts.append(f"up to {config.replicates.trials} replicates")
+        parts.append(f"up to {counted(config.replicates.trials, 'replicate')}")
     typer.echo(f"sweep {config.name}: {', '.join(parts)}")
     typer.echo(f"  limits: {', '.join(config.limits) or 'none'}")
     for line in loaded.space.describe():

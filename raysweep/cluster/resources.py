@@ -37,7 +37,7 @@ COPIES_PER_ENCODER = 5  # of the weights: current, gradients, two for AdamW, one
 # in multiples of the hidden width, per token and layer; 163 KiB per token was measured
 FLOATS_KEPT_FOR_BACKWARD = 18
 FLOATS_IN_FORWARD = 12  # in multiples of the hidden width, per token, for one layer at a time
-TOKENS_IN_FORWARD = 4096  # per batch, if it is only encoded
+TOKENS_IN_FORWARD = 4096  # per batch that is only encoded
 
 
 class NodeSize(NamedTuple):
@@ -114,7 +114,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Capacity:
-    """A cluster's nodes that run work, and the number of workers of each kind that fit on them.
+    """The nodes of a cluster that run work, and the number of workers of each kind that fit on them.
 
     ``nodes`` includes nodes that an autoscaler may still add. ``num_present`` is the number of nodes already up, if
     known. ``num_alive`` also includes nodes that run no work, such as a head without CPUs. ``max_workers``, if given,
@@ -149,8 +149,8 @@ class Capacity:
         """Return the request for workers that encode ``num_chunks`` chunks: one per GPU, or processes on CPUs.
 
         Two single-threaded processes encode 10% faster than one with two threads, because the threads wait for each
-        other at every step. With few chunks this does not pay off: each process takes seconds to start, and some are
-        idle at the end.
+        other at every step. With few chunks, this does not pay off: each process takes several seconds to start, and some
+        are idle at the end.
         """
         if self.gpus < 1:
             num_cpus = sum(int(node.cpus) for node in self.nodes)
@@ -202,8 +202,10 @@ class Capacity:
         if not num_fitting:
             compared = ("gpus", "cpus") if gpus else ("cpus", "gpus")
             largest = max(self.nodes, key=attrgetter(*compared))
+            cpus_text = "1 CPU" if cpus == 1 else f"{cpus:g} CPUs"
+            gpus_text = "1 GPU" if gpus == 1 else f"{gpus:g} GPUs"
             raise InputError(
-                f"resources: a trial requests {cpus:g} CPUs and {gpus:g} GPUs, but the largest possible node has "
+                f"resources: a trial requests {cpus_text} and {gpus_text}, but the largest possible node has "
                 f"{largest.cpus:g} and {largest.gpus:g}; lower resources.cpus_per_trial or resources.gpus_per_trial"
             )
         count = resources.max_concurrent_trials or num_fitting
@@ -354,14 +356,14 @@ def _groups_of(values: Mapping[str, Any]) -> tuple[list[NodeGroup], int]:
     for name, amounts in resources.items():
         group = NodeGroup(name, NodeSize.of(amounts), max_counts[name], marks.get(name))
         may_run_work = group.size.cpus > 0 and group.max_count > 0
-        # for other types, only nodes that are already present count
+        # nodes of other types count only if they are already present
         if name != head_type and may_run_work:
             groups.append(group)
     return groups, max_workers
 
 
 def own_resources(resources: Mapping[str, Mapping[str, float]]) -> dict[str, str]:
-    """Return a resource that no other node type has (at least one unit), for each type that has one."""
+    """Return, for each node type that has one, a resource (at least one unit) that no other type has."""
     num_types_with = Counter(resource for amounts in resources.values() for resource in amounts)
     own: dict[str, str] = {}
     for name, amounts in resources.items():

@@ -20,6 +20,7 @@ from raysweep.config.trial import SEQUENCE_PARAMETERS
 from raysweep.config.unused import warn_of_unused
 from raysweep.errors import InputError, did_you_mean
 from raysweep.metrics.scores import WATCHED
+from raysweep.output import counted
 from raysweep.storage.location import is_file
 
 _SOURCES = ("data.train", "data.dev", "data.test")
@@ -59,7 +60,8 @@ class LoadedSweep:
 
     def __repr__(self) -> str:
         config = self.config
-        return f"LoadedSweep({config.name!r}): {config.budget.trials} trials ({config.sampler}), {self.document.source}"
+        trials = counted(config.budget.trials, "trial")
+        return f"LoadedSweep({config.name!r}): {trials} ({config.sampler}), {self.document.source}"
 
 
 def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:
@@ -140,9 +142,9 @@ def _with_points_of_goals(document: Document, config: SweepConfig) -> SweepConfi
         return config
     place = ("objective", "polarity" if objective.polarity == WATCHED else "similarity")
     if config.watch is None or config.watch.at != "rung":
-        at = "null" if config.watch is None else f"measured at: {config.watch.at}"
+        state = "is null" if config.watch is None else f"has at: {config.watch.at}"
         raise document.error(
-            place, f"is watched, but watch is {at}; allowed: watch with sources and at: rung"
+            place, f"is watched, but watch {state}; allowed: watch with sources and at: rung"
         )
     given = document.values.get("evaluation") or {}
     given_points = given.get("points") or {}
@@ -247,7 +249,7 @@ def _check_targets(document: Document, config: SweepConfig, space: Space) -> Non
     losses = space.values("loss") if is_model else []
     for loss in losses:
         if loss in LOSSES and LOSSES[loss].targets == "reference_margin":
-            problem = f"is {reference.name!r}, the model itself; allowed with the loss {loss}: another encoder, its teacher"
+            problem = f"is {reference.name!r}, the model itself; allowed with the loss {loss}: another encoder as teacher"
             raise document.error(("reference",), problem)
 
 

@@ -29,6 +29,7 @@ from raysweep.controller.status_view import StatusView
 from raysweep.controller.steering import Steering
 from raysweep.errors import TemporaryError
 from raysweep.metrics.scores import Goals, Pair
+from raysweep.output import counted
 from raysweep.results.commands import format_resume
 from raysweep.results.events import (
     CheckpointsRemoved,
@@ -76,7 +77,7 @@ NODES_COUNTED_SECONDS = 300.0
 
 @dataclass
 class RunningTrial:
-    """A trial assigned to a worker; it exists until the trial leaves the worker."""
+    """The state of a trial from its assignment to a worker until it leaves the worker."""
 
     node: Node
     # seconds on the sweep's clock; None while the trial waits for a worker
@@ -107,7 +108,7 @@ class Sweep:
     num_workers: int | None = None  # maximum number of concurrent trials in this session, if known
     steering: Steering = field(default_factory=Steering)
     is_over: bool = False  # True once the search has ended and the front is being scored
-    num_to_score: int = 0  # number of rungs that wait to be scored, once the search has ended
+    num_to_score: int = 0  # number of rungs waiting to be scored once the search has ended
 
     def __post_init__(self) -> None:
         config = self.config
@@ -123,10 +124,10 @@ class Sweep:
         self.short_of_memory: set[int] = set()  # trials that ran out of memory in this session
         # trials that failed in this session, not counting those that diverged
         self._num_defects = 0
-        self._started_at = time.monotonic()  # as if all sessions had run without a break in between
+        self._started_at = time.monotonic()  # as if all sessions had run without breaks in between
         # when the sweep's clock was stopped, by the monotonic clock
         self._stopped_at: float | None = None
-        self._frozen_at: float | None = None  # the same, within `off_the_clock`
+        self._frozen_at: float | None = None  # when `off_the_clock` stopped the clock
         self.meter = NodeMeter(config.budget)  # fed by the code that connects to a cluster
         self._nodes_counted_at = time.monotonic()
         # trials cut off by a budget or a crash; these are resumed first
@@ -179,7 +180,7 @@ class Sweep:
 
     @property
     def reached_limit(self) -> dict[str, float]:
-        """Return the limit that ended assignments, as its key and value; empty if none did."""
+        """Return the limit that ended assignments as ``{key: value}``, or ``{}`` if no limit did."""
         return {} if self.cause is None else {self.cause.key: self.cause.value}
 
     def kept_front(self) -> list[Point]:
@@ -190,7 +191,7 @@ class Sweep:
         """Return the paused and interrupted trials."""
         return sorted([*self.progress.paused, *self._interrupted])
 
-    # Life cycle of a trial: assignment to a worker, rungs, release of the worker.
+    # Life cycle of a trial: assignment to a worker, rungs, release from the worker.
 
     def assign(self) -> tuple[int, TrialConfig] | None:
         """Return the next trial to start or resume, or None if no trial can be assigned right now."""
@@ -274,7 +275,7 @@ class Sweep:
         if step <= steps_done:
             return assignment.verdict is not None
         if step > steps_done + 1:
-            reason = f"its checkpoint resumes at rung {step}, but the ledger ends at its rung {steps_done}"
+            reason = f"its checkpoint resumes at rung {step}, but its last rung in the ledger is {steps_done}"
             assignment.verdict = Verdict(TrialStatus.FAILED, reason)
             return True
         points = [*rung["points"], *rung.get("labeled", ())]
@@ -289,7 +290,7 @@ class Sweep:
         return assignment.verdict is not None
 
     def record_progress(self, number: int, progress: RungProgress) -> bool:
-        """Record how far a trial is within its rung, and return whether it must leave its worker now."""
+        """Record a trial's progress within its rung, and return whether it must leave its worker now."""
         assignment = self.assignments[number]
         self._note_report(assignment, progress)
         limit = self.costs.reached_limit(self.seconds)
@@ -434,7 +435,7 @@ class Sweep:
         self.show()
 
     def fail(self, number: int, error: RaisedError) -> None:
-        """Requeue a trial that raised an error, so that it runs on another node, or end it if it has raised one before.
+        """Requeue a trial that raised an error, so that it runs on another node, or end it if it may not be retried.
 
         A node with too many errors in a row is excluded.
         """
@@ -443,7 +444,7 @@ class Sweep:
             self._requeue(
                 number,
                 f"{error.exception} on node {error.node.name}",
-                "it runs again on another node",
+                "it will run again on another node",
             )
         else:
             self.release(number, failure=error.exception, traceback=error.traceback)
@@ -455,7 +456,7 @@ class Sweep:
         name, num_errors = error.node.name, self.nodes.max_errors
         self._log(NodeExcluded(node=name, errors=num_errors, reason=error.exception))
         self.display.warn(
-            f"search: node {name} excluded (errors in a row={num_errors}, last={error.exception})"
+            f"search: node {name} excluded (errors in a row={num_errors}, last error={error.exception})"
         )
 
     def lose(self, number: int, loss: Loss) -> None:
@@ -478,9 +479,9 @@ class Sweep:
             self.release(number, failure=reason_to_end)
             return
         sequel = (
-            "it resumes from its checkpoint"
+            "it will resume from its checkpoint"
             if self.progress.steps_done(number)
-            else "it runs again"
+            else "it will run again"
         )
         self._requeue(number, loss.reason, sequel)
         if loss.blame == Blame.STORAGE:
@@ -515,7 +516,7 @@ class Sweep:
         pause = self._failures.begin_pause(self.seconds)
         if pause.is_hopeless:
             raise TemporaryError(
-                f"{reason}; when storage works again: {format_resume(self.run.location)}"
+                f"{reason}; to resume once storage works again: {format_resume(self.run.location)}"
             )
         self.display.warn(
             f"search: assignments paused for {pause.seconds:g} s (reason=storage failed: {reason})"
@@ -551,7 +552,7 @@ class Sweep:
         status, reason = verdict
         original = self.scheduler.trials[number].replicate_of
         if status != TrialStatus.FAILED and original is not None:
-            # Logged first, so that a kill in between may repeat this event but never loses it.
+            # This event is logged first, so a kill in between may duplicate it but never loses it.
             means = self.scheduler.replicates.means(original, ending=number)
             points = mean_points(original, means, self.scheduler.objective.goals)
             num_runs = max((point.runs for point in points), default=1)
@@ -568,8 +569,9 @@ class Sweep:
         self._log(StageBegan(stage=stage, count=count))
         minutes = self.config.budget.minutes
         if stage == "test" and minutes is not None:
+            rungs = counted(count, "rung")
             self.display.line(
-                f"test: scoring {count} rungs of the front; budget.minutes {minutes:g} covers only the search"
+                f"test: scoring {rungs} of the front; budget.minutes {minutes:g} covers only the search"
             )
 
     # Requests to the running sweep.
@@ -638,7 +640,7 @@ class Sweep:
                 for number in self.progress.paused:
                     reason_to_pause = self.scheduler.trials[number].reason
                     self._end(number, Verdict(TrialStatus.STOPPED, reason_to_pause))
-            for number in list(self.assignments):  # trials cut off within a rung are charged too
+            for number in list(self.assignments):  # trials cut off mid-rung are charged too
                 self._pay(number)
                 self._interrupt(number, reason)
             if not self.config.storage.keep_checkpoints and status in (
@@ -717,7 +719,7 @@ class Sweep:
         objective = self.scheduler.objective
         paused.sort(key=lambda number: objective.area(trials[number].front))
         reached = f"storage.max_gib={self.config.storage.max_gib:g} is reached"
-        verdict = Verdict(TrialStatus.STOPPED, f"{reached}, and it was the worst paused trial")
+        verdict = Verdict(TrialStatus.STOPPED, f"{reached}, and this was the worst paused trial")
         while paused and self._weights.is_full(self.front, self._other_bytes(paused)):
             worst = paused.pop(0)
             self._end(worst, verdict)
@@ -802,7 +804,7 @@ class Sweep:
 
 def describe_origin(name: str) -> str:
     """Describe where a requested configuration came from."""
-    return f"{name} of the sweep's file" if name.startswith("first[") else "raysweep control"
+    return f"{name} in the sweep file" if name.startswith("first[") else "raysweep control"
 
 
 def mean_points(

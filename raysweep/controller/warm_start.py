@@ -18,6 +18,7 @@ from raysweep.errors import InputError
 from raysweep.metrics.objective import front_of
 from raysweep.metrics.pareto import hypervolume
 from raysweep.metrics.scores import Goals, Pair
+from raysweep.output import counted
 from raysweep.results.types import Results, Rung, Trial, TrialStatus
 from raysweep.results.views import averaged
 from raysweep.search.proposer import Proposer
@@ -54,10 +55,9 @@ class WarmStart:
     @property
     def summary(self) -> str:
         """Return a one-line summary for the display."""
-        left_out = (
-            f"; {self.num_left_out} outside this space were skipped" if self.num_left_out else ""
-        )
-        return f"warm start from {len(self.observations)} trials, the best {len(self.first)} of which run first{left_out}"
+        trials = counted(len(self.observations), "trial")
+        skipped = f"; skipped outside this space: {self.num_left_out}" if self.num_left_out else ""
+        return f"warm start from {trials} (best trials to run first: {len(self.first)}{skipped})"
 
 
 def gather(runs: Sequence[Results], space: Space, reference: Pair, goals: Goals) -> WarmStart:

@@ -7,7 +7,7 @@ from typing import Any
 from raysweep.evaluation.measures import DataMeasures, Measured
 from raysweep.metrics.closeness import GEOMETRIES, Geometry
 from raysweep.metrics.measured_value import MeasuredValue
-from raysweep.output import ABSENT, TextTable
+from raysweep.output import ABSENT, TextTable, counted
 from raysweep.uncertainty import changes
 from raysweep.uncertainty.changes import Change
 
@@ -54,7 +54,7 @@ def _retrieval_rows(
 
 
 def _interval(change: Change | None) -> tuple[float, float] | tuple[None, None]:
-    """Return the bounds of a change's interval, or (None, None) if the change is not tested or the interval infinite."""
+    """Return the bounds of a change's interval, or (None, None) if it is untested or the interval is infinite."""
     if change is None or not math.isfinite(change.interval.low):
         return None, None
     return change.interval.low, change.interval.high
@@ -146,7 +146,7 @@ def title(measures: DataMeasures) -> str:
     if num_skipped:
         parts.append(f"{num_skipped:,} skipped")
     if relations.num_left_out:
-        parts.append(f"{relations.num_left_out:,} rows left out")
+        parts.append(f"{counted(relations.num_left_out, 'row')} left out")
     listed = ", ".join(parts)
     return f"{relations.name}: {listed}; {num_pairs:,} (positive, negative) pairs"
 

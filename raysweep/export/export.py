@@ -29,6 +29,7 @@ from raysweep.export import joined_encoder, model_card, modules
 from raysweep.export.model_card import CARD, CardFacts
 from raysweep.export.probe_head import PROBE, fit_again
 from raysweep.export.run_encoders import BaseModel, RunEncoders
+from raysweep.output import counted
 from raysweep.report import choice
 from raysweep.report.front import Member
 from raysweep.report.summary import Summary, summary_of
@@ -83,7 +84,7 @@ def export(  # noqa: PLR0913 (the options of the command)
 
     Returns:
         A description of the exported point: its scores on dev, its width, its size, the number of encoders, the time to
-        encode a sentence on the CPU, and the guards that it misses or was not scored on.
+        encode a sentence on the CPU, and the guards that it does not meet or was not scored on.
 
     Raises:
         InputError: If the point does not exist, ``to`` exists, two encoders cannot be joined, ``as_adapter`` is
@@ -144,9 +145,7 @@ def export(  # noqa: PLR0913 (the options of the command)
     if member not in (*summary.members, *summary.labeled):
         written += "; it is not on the front"
     if chosen.kind == LABELED:
-        written += (
-            f": it embeds queries; {CARD} shows how to embed the pool, whose labels are known"
-        )
+        written += f". The model embeds queries; {CARD} shows how to embed the pool, whose labels are known"
     return ". ".join([written, *model_card.guard_warnings(facts)])
 
 
@@ -194,7 +193,7 @@ def _provenance(run: Folder, point: str, base: str, data: DataConfig) -> Provena
 def _described(summary: Summary, point: Point, folder: Path, milliseconds: float) -> str:
     """Return an exported point's scores, size and encoding time as text."""
     scores = show_pair(point, summary.goals, digits=2)
-    encoders_used = "1 encoder" if point.num_encoders == 1 else f"{point.num_encoders} encoders"
+    encoders_used = counted(point.num_encoders, "encoder")
     num_bytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     size = f"width {point.width}, {encoders_used}, {num_bytes / 1e6:,.0f} MB, {milliseconds:.1f} ms per query on the CPU"
     return f"dev {scores}, {size}"
@@ -350,7 +349,7 @@ def _choose(run: Folder, summary: Summary, point: str, conditions: Sequence[str]
     """Return the point with this name on the front, or on the front of points that use the pool's labels."""
     members = summary.members
     if not members:
-        raise InputError(f"{run.location}: no trial finished a rung; nothing to export")
+        raise InputError(f"{run.location}: no trial finished a rung, so there is nothing to export")
     if conditions:
         return _choose_by_conditions(run, summary, point, conditions)
     # also accept the notation in the report's table
@@ -597,7 +596,7 @@ class _Expected:
         relative = difference / max(1.0, longest)
         if relative <= allowed:  # false for NaN
             return ""
-        return f"returns different vectors than the run's weights (difference: {relative:.2g}, allowed: {allowed:g})"
+        return f"returns different vectors than the run's weights do (difference: {relative:.2g}, allowed: {allowed:g})"
 
 
 def _verify(folder: Path, expected: _Expected, to: Path) -> float:
@@ -628,7 +627,7 @@ def _verify(folder: Path, expected: _Expected, to: Path) -> float:
     if model.similarity_fn_name != expected.similarity:
         raise InputError(
             f"{to}: not written: similarity_fn_name of the saved model is {model.similarity_fn_name}; allowed: "
-            f"{expected.similarity}, with which the point was scored"
+            f"{expected.similarity}, which was used to score the point"
         )
     times = []
     for sentence in expected.sentences[:NUM_TIMED]:

@@ -33,6 +33,7 @@ from raysweep.evaluation.pair_measures import reference_measures
 from raysweep.evaluation.relation_set import scored_set
 from raysweep.evaluation.watched import WatchedRelations
 from raysweep.metrics.scores import WATCHED
+from raysweep.output import counted
 from raysweep.ray_tune.baselines import (
     Baselines,
     BaselineScores,
@@ -75,7 +76,7 @@ class Session:
     def watched(self) -> WatchedRelations | None:
         """Return the watched data; its target is dev unless another target is configured.
 
-        If dev has labels, it is converted to retrieval data, for which it needs two classes, one with two sentences.
+        If dev has labels, it is converted to retrieval data, which requires two classes, one of them with two sentences.
         """
         if self.config.watch is None:
             return None
@@ -129,7 +130,7 @@ class Session:
         """Create the run's folder, record the run's settings and return the new sweep.
 
         The sweep learns from the ``older`` runs. The folder gets a new name unless ``place`` is given. ``place`` may
-        contain files of an earlier attempt that stopped before its sweep started.
+        contain files from an earlier attempt that stopped before its sweep started.
         """
         if place is None:
             run = _new_run(self.config, self.display)
@@ -245,7 +246,7 @@ class Session:
         steering = sweep.steering
         if steering.workers is not None:
             self.display.line(
-                f"search: at most {steering.workers} trials at a time (requested by raysweep control)"
+                f"search: concurrent trials limited by raysweep control (max={steering.workers})"
             )
         if steering.is_paused:
             resume = format_command("control", sweep.run.location, "--resume")
@@ -416,8 +417,8 @@ class Session:
         ]
         if request.memory_bytes:
             details.append(f"memory={request.memory_bytes / GIB:.1f} GiB")
-        num_trials = "1 trial" if scheduler.num_trials == 1 else f"{scheduler.num_trials} trials"
-        self.display.line(f"search: {num_trials} ({', '.join(details)})")
+        trials = counted(scheduler.num_trials, "trial")
+        self.display.line(f"search: {trials} ({', '.join(details)})")
 
 
 def _new_run(config: SweepConfig, display: Display) -> Folder:

@@ -9,7 +9,7 @@ from typing import Any
 
 from raysweep.config.sweep import SAMPLERS, Aim, Policy
 from raysweep.errors import InputError
-from raysweep.output import TextTable
+from raysweep.output import TextTable, counted
 from raysweep.replay import recording_files
 from raysweep.replay.recordings import RecordedSweep
 from raysweep.replay.simulator import Search, SearchSettings, Step, budget_to, replay, share_at
@@ -18,9 +18,9 @@ from raysweep.search.proposer import try_out
 from raysweep.storage.folder import Folder
 from raysweep.terminal import Display
 
-FRACTIONS = (0.05, 0.1, 0.2, 0.5, 1.0)  # of the recording's budget
+FRACTIONS = (0.05, 0.1, 0.2, 0.5, 1.0)  # fractions of the recording's budget
 
-SHARES = (0.9, 0.95, 0.99)  # of the recording's hypervolume
+SHARES = (0.9, 0.95, 0.99)  # shares of the recording's hypervolume
 
 
 @dataclass(frozen=True)
@@ -175,17 +175,15 @@ def _outcome(
 
 
 def _title(recording: RecordedSweep, settings: CompareSettings) -> str:
-    workers = _count(settings.num_workers, "worker")
-    seeds = _count(settings.num_seeds, "seed")
+    trials = counted(len(recording.trials), "recorded trial")
+    rungs = counted(recording.num_rungs, "rung")
+    workers = counted(settings.num_workers, "worker")
+    seeds = counted(settings.num_seeds, "seed")
     return (
-        f"{len(recording.trials)} recorded trials, up to {recording.num_rungs} rungs; {workers}, medians over {seeds}.\n"
-        f"Share of the recording's hypervolume after a share of its budget ({recording.total_budget:,}), "
+        f"{trials} with up to {rungs} each; {workers}; medians over {seeds}.\n"
+        f"Share of the recording's hypervolume reached after a share of its budget ({recording.total_budget:,}), "
         "and the budget spent to reach a share of the hypervolume:"
     )
-
-
-def _count(number: int, name: str) -> str:
-    return f"{number} {name}" if number == 1 else f"{number} {name}s"
 
 
 def _percentages(fractions: Iterable[float]) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from raysweep.metrics.scores import Goals, spec_of
-from raysweep.output import ABSENT, TextTable
+from raysweep.output import ABSENT, TextTable, counted
 from raysweep.report.baselines import dominates
 from raysweep.report.front import Member
 from raysweep.report.statuses import standing, with_sign
@@ -20,7 +20,7 @@ from raysweep.uncertainty.differences import Difference
 from raysweep.uncertainty.front import FrontUncertainty
 from raysweep.uncertainty.interval import Interval, ScoreIntervals
 
-MISSES = "misses"  # mark of front members that miss a constraint
+MISSES = "misses"  # mark of front members that violate a constraint
 REINDEX = "re-index"  # heading of the column that shows which documents must be embedded again
 
 
@@ -391,12 +391,12 @@ def mean_table(summary: Summary) -> TextTable:
     p, s = goals.headings
     columns = ["trial", "step", "kind", p, s, "runs", f"mean {p}", f"mean {s}"]
     if replicated:
-        columns += [f"{heading} in" for heading in score_headings(goals.main_scores)]
+        columns += [f"{heading} interval" for heading in score_headings(goals.main_scores)]
     return TextTable(tuple(columns), tuple(rows), frozenset({"kind"}))
 
 
 def _interval_cells(intervals: ScoreIntervals | None, goals: Goals) -> list[str]:
-    """Return the intervals of the main scores: P, S and, if it is a score, the ratio of S to the reference encoder's S."""
+    """Return the intervals for the main scores: P, S and, if the goals define it, the ratio of S to the reference's S."""
     named = {} if intervals is None else intervals.named(goals)
     return [show_interval(named.get(name)) for name in goals.main_scores]
 
@@ -406,7 +406,7 @@ def trial_counts(summary: Summary) -> str:
     trials = summary.results.trials
     num_replicates = sum(trial.replicate_of is not None for trial in trials)
     started = f"{len(trials) - num_replicates} of {summary.results.info.num_trials}"
-    return f"{started}, and {num_replicates} replicates" if num_replicates else started
+    return f"{started}, and {counted(num_replicates, 'replicate')}" if num_replicates else started
 
 
 def settings_table(summary: Summary) -> TextTable:
