@@ -21,8 +21,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-SECONDS_BETWEEN_LINES = 10.0  # between status lines if the output is not a terminal
-FOLLOW_SECONDS = 0.5  # between two checks of the log
+SECONDS_BETWEEN_LINES = 10.0  # interval between status lines if the output is not a terminal
+FOLLOW_SECONDS = 0.5  # interval between checks of the log for new lines
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 

@@ -44,7 +44,7 @@ def load_sweep(space: str | Path, overrides: Overrides = ()) -> LoadedSweep:
         InputError: If a value is invalid. The message names the file, the line or key, the value and the allowed values.
     """
     loaded = load.load(load.find_space(str(space)), _as_texts(overrides))
-    if loaded.config.sampler not in SAMPLERS:  # importing Optuna is slow
+    if loaded.config.sampler not in SAMPLERS:  # only then, since importing Optuna is slow
         from raysweep.search.proposer import check_sampler
 
         check_sampler(loaded)
@@ -268,7 +268,9 @@ def export_point(  # noqa: PLR0913 (the options of the command)
     adapter: bool = False,
     data_set: str | None = None,
 ) -> str:
-    """Write a front member as a sentence-transformers model with a model card, for ``SentenceTransformer(to)``.
+    """Write a front member as a sentence-transformers model with a model card.
+
+    ``SentenceTransformer(to)`` loads it.
 
     Args:
         run: The run, or its folder or URI.

@@ -15,7 +15,7 @@ from raysweep.api.progress import CallbackDisplay, OnProgress
 from raysweep.output import escape_controls
 from raysweep.terminal import Display
 
-MAX_LINES = 5  # number of events shown, the last ones
+MAX_LINES = 5  # maximum number of events shown; older ones are dropped
 WIDTH = 100
 HEIGHT = 16  # lines for the status
 SECONDS_BETWEEN_STATUSES = 1.0

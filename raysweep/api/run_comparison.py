@@ -32,8 +32,8 @@ class RunComparison:
     def runs(self) -> pd.DataFrame:
         """Return a row per run: ``label``, ``run``, ``status``, ``num_trials``, and a hypervolume per compared split.
 
-        The hypervolumes, ``dev_hypervolume`` and ``test_hypervolume``, are above a common reference point and are NaN
-        for a run without a front.
+        The hypervolumes, ``dev_hypervolume`` and ``test_hypervolume``, are relative to a common reference point and are
+        NaN for a run without a front.
         """
         import pandas as pd
 
@@ -89,7 +89,7 @@ class RunComparison:
 
     @property
     def dominations(self) -> pd.DataFrame:
-        """Return which points on ``other``'s front ``label``'s front dominates: ``names``, out of ``num_points``.
+        """Return the points on ``other``'s front that ``label``'s front dominates: ``names``, out of ``num_points``.
 
         There is a row for each split and each ordered pair of runs.
         """

@@ -285,8 +285,8 @@ def measure(  # noqa: PLR0913 (the options of a command)
         list[str],
         typer.Option(
             metavar="SOURCE...",
-            help="One or more sources of retrieval data, labeled pairs, scored pairs or labeled sentences; for hub "
-            "datasets, the test split if none is named.",
+            help="One or more sources of retrieval data, labeled pairs, scored pairs or labeled sentences; hub "
+            "datasets default to their test split.",
         ),
     ],
     base: Annotated[
@@ -460,5 +460,5 @@ def _parse_thresholds(text: str) -> "Thresholds":
         if positive > negative:
             return Thresholds(positive, negative)
     raise InputError(
-        f"--thresholds is {text!r}; allowed: POSITIVE,NEGATIVE, two numbers of which the first is larger"
+        f"--thresholds is {text!r}; allowed: POSITIVE,NEGATIVE, two numbers with POSITIVE above NEGATIVE"
     )

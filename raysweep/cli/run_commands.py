@@ -35,7 +35,8 @@ def control(  # noqa: PLR0913 (the options of a command)
     pause: Annotated[
         bool,
         typer.Option(
-            "--pause", help="Start no new trials or rungs; running trials finish their rung."
+            "--pause",
+            help="Do not start new trials or rungs; running trials finish their current rung.",
         ),
     ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Resume after a pause.")] = False,

@@ -71,7 +71,7 @@ def connected(
 
     if address and address.startswith("ray://"):
         raise InputError(
-            f"{key} is {address}, a Ray Client address, and the sweep would end with this terminal; "
+            f"{key} is {address}, a Ray Client address, so the sweep would end when this terminal closes; "
             "allowed: auto on a node of the cluster, or a job (ray job submit)"
         )
     if address and resources.num_cpus:
@@ -143,7 +143,7 @@ def _how_to_start(error: Exception) -> str:
         return "set RAY_TMPDIR to a folder with a short path, such as /tmp"
     if isinstance(error, OSError):
         return "set RAY_TMPDIR to a writable folder with free space"
-    return "if the machine is busy or short of memory, try again later; Ray's logs are in RAY_TMPDIR, or /tmp, under ray"
+    return "if the machine is busy or short of memory, try again later; Ray's logs are in $RAY_TMPDIR/ray or /tmp/ray"
 
 
 _forks = {"lead_groups": False}
@@ -154,7 +154,7 @@ def _forks_lead_groups() -> Iterator[None]:
     """On Linux, make each process forked within the context lead its own process group.
 
     ``timeout``, shells and other tools send signals to a whole process group. Without this, Ray's processes would end
-    at once, and Ray would then end this process before it could report anything. On other systems, Ray relies on the
+    immediately, and Ray would then end this process before it could report anything. On other systems, Ray relies on the
     group to end its processes.
     """
     if sys.platform.startswith("linux"):
@@ -175,8 +175,8 @@ def _watch_forks() -> None:
 def shut_down() -> None:
     """Call ``ray.shutdown`` while blocking interruptions, which would make Ray end the whole process.
 
-    Before Ray stops its processes, it resets SIGTERM to the default action, so SIGTERM is set to be ignored over and
-    over until Ray has shut down.
+    Before Ray stops its processes, it resets SIGTERM to the default action, so SIGTERM is repeatedly set to
+    be ignored until Ray has shut down.
     """
     import ray
 

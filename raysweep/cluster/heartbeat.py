@@ -80,7 +80,7 @@ class HeartbeatRecorder:
         self._records[trial_id] = (record, time.monotonic())
 
     def silences(self) -> dict[str, Silence]:
-        """Return how long each trial has been silent, keyed by Tune's trial id."""
+        """Return how long each trial has been silent, keyed by Tune's trial ID."""
         now = time.monotonic()
         silences: dict[str, Silence] = {}
         for trial_id, (record, received_at) in self._records.items():
@@ -270,7 +270,7 @@ def _on_its_node(function: Callable[[int], Any], record: HeartbeatRecord) -> Any
 
 
 def kill_all(listener: Listener) -> None:
-    """Kill all processes with recent heartbeats, and wait until each has ended or proven unreachable."""
+    """Kill all processes with recent heartbeats, and wait at most KILL_SECONDS for them to end."""
     # The cluster may be gone, and the exception already being raised is more informative.
     with contextlib.suppress(Exception):
         query = listener.actor.silences.remote()

@@ -42,7 +42,7 @@ def node_type(node: Mapping[str, Any]) -> str:
 
 
 def list_worker_nodes() -> set[str]:
-    """Return the ids of the live nodes that run work, excluding heads without CPUs."""
+    """Return the IDs of the live nodes that run work, excluding heads without CPUs."""
     import ray
 
     return {
@@ -54,7 +54,7 @@ def list_worker_nodes() -> set[str]:
 
 @contextlib.contextmanager
 def counted(on_counts: OnCounts) -> Iterator[None]:
-    """Count the cluster's nodes in a thread: when the context starts and exits, and every COUNT_SECONDS in between."""
+    """Count the cluster's nodes in a thread: when the context begins and ends, and every COUNT_SECONDS in between."""
     import ray
 
     ended = threading.Event()

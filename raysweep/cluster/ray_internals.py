@@ -32,7 +32,7 @@ def read_cluster_status(address: str, timeout: int) -> "ClusterStatus":
 
 
 def read_draining_nodes() -> set[str]:
-    """Return the ids of the nodes that Ray has marked as draining."""
+    """Return the IDs of the nodes that Ray has marked as draining."""
     import ray
 
     deadlines: dict[str, int] = ray._private.state.state.get_draining_nodes()  # keyed by node

@@ -106,7 +106,7 @@ def _requested_bundles(status: "ClusterStatus") -> Iterator[tuple[Mapping[str, f
 
 
 def find_alternatives(waiting_work: Waiting, groups: Sequence[NodeGroup]) -> dict[NodeGroup, int]:
-    """Return how many nodes to request of available types when others fail to launch; types with few GPUs come first."""
+    """Return how many nodes of each available type to request when others fail to launch, preferring types with few GPUs."""
     counts: dict[NodeGroup, int] = {}
     available = [
         group

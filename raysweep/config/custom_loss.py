@@ -13,8 +13,8 @@ class attribute meaning
 ``batches``     ``plain`` or ``by_label``; ``plain`` if missing
 =============== ======================================================================================================
 
-The loss's parameters are the arguments of ``__init__`` after the model whose type is float, int, bool or a ``Literal``
-of strings. ``width`` and ``num_labels`` are excluded, because raysweep passes the embedding width and the number of
+After the model, each argument of ``__init__`` of type float, int, bool or a ``Literal`` of strings is a parameter of
+the loss. ``width`` and ``num_labels`` are excluded, because raysweep passes the embedding width and the number of
 classes.
 """
 

@@ -73,7 +73,7 @@ class GuardConfig(StrictModel):
             if is_given != is_needed:
                 problem = "is missing" if is_needed else "is not allowed"
                 raise ValueError(
-                    f"{name} {problem}; a guard of kind {self.kind} has {', '.join(needed)}"
+                    f"{name} {problem}; a guard of kind {self.kind} takes {', '.join(needed)}"
                 )
         return self
 
@@ -114,7 +114,7 @@ PLACES = (
 )
 OTHERS = ("mark", "knee", "best", "configuration", "status", "reason", "none")
 RESERVED = (*SCORES, *PLACES, *OTHERS)
-"""Names that guards cannot have, in addition to a trial's parameters; tables, conditions and options use them."""
+"""Names that guards cannot have because tables, conditions and options use them; a trial's parameters are reserved too."""
 
 
 def find_reserved_name(guards: Iterable[str]) -> str:

@@ -80,7 +80,7 @@ _PAIR_TARGETS = Choice(
     {"hard": Option(), **{rule: Option() for rule in SOFT_TARGETS}},
     "hard",
     "target cosines. hard: `examples.same_class_cosine` and `examples.other_class_cosine`; the others are computed from "
-    "a pair's scores, its cosines under `examples.experts`; "
+    "a pair's scores, which are its cosines under `examples.experts`; "
     + "; ".join(f"{rule}: {targets.description}" for rule, targets in SOFT_TARGETS.items()),
 )
 

@@ -69,7 +69,7 @@ def needs_of_adapters(key: str, adapters: Iterable[object]) -> Iterator[Need]:
 
 
 def needs_of_mining(config: SweepConfig, space: Space) -> Iterator[Need]:
-    """Yield the package for finding nearest neighbors, which is not needed if the artifacts exist."""
+    """Yield the package for finding nearest neighbors, which existing artifacts may make unnecessary."""
     is_mined = config.examples.are_nearest and not config.data.is_related
     if is_mined and mined_kinds(space.values("loss")):
         yield Need("examples.neighbors", "faiss", "cpu")

@@ -51,7 +51,7 @@ def preset_of(space: Space, values: Mapping[str, Any]) -> Preset:
 
 @dataclass
 class _Reading:
-    """The values matched with a space's parameters: the names used, and whether any parameter was left out."""
+    """State of matching values with a space's parameters: the names used, and whether any parameter was left out."""
 
     values: Mapping[str, Any]
     used: set[str] = field(default_factory=set)

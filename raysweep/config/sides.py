@@ -9,7 +9,7 @@ Side = Literal["query", "document"]
 
 Tower = Literal["both", "query", "separate"]
 """The encoders that a trial tunes: one for ``both`` sides; only the ``query`` encoder, while documents keep the
-reference's embeddings; or two ``separate`` encoders that start out equal."""
+reference's embeddings; or two ``separate`` encoders that start out identical."""
 
 T_co = TypeVar("T_co", covariant=True)
 U = TypeVar("U")

@@ -21,11 +21,11 @@ def _source_or_list(value: Any) -> Any:
     entries = value if isinstance(value, list) else [value]
     for entry in entries:
         if not isinstance(entry, str):
-            raise ValueError(
-                f"is {entry!r}; allowed: a source or a list of sources, which are strings"
-            )
+            raise ValueError(f"is {entry!r}; allowed: a source or a list of sources, each a string")
     if not entries or "" in entries:
-        raise ValueError("is empty or has an empty entry; allowed: a source or a list of sources")
+        raise ValueError(
+            "is empty or contains an empty entry; allowed: a source or a list of sources"
+        )
     return value
 
 
@@ -35,7 +35,7 @@ def _absolute_sources(sources: str | list[str]) -> str | list[str]:
     absolute = [absolute_source(source) for source in sources]
     for source in absolute:
         if absolute.count(source) > 1:
-            raise ValueError(f"has {source!r} more than once")
+            raise ValueError(f"contains {source!r} more than once")
     return absolute
 
 

@@ -122,7 +122,7 @@ class FixedSuggester:
                 low = min(low, value)
                 high = max(high, value)
         if not is_number or not low <= value <= high:
-            raise ValueError(f"{name} is {value!r}, not from {low:g} to {high:g}")
+            raise ValueError(f"{name} is {value!r}, outside the range {low:g} to {high:g}")
         self.params[name] = value
         self.distributions[name] = (kind, low, high, log)
         number: float = value
@@ -345,8 +345,8 @@ _DEPENDING = (
 def branches(parameters: Parameters, names: Collection[str] = ()) -> Iterator[dict[str, Any]]:
     """Yield a trial's values for each combination of values that affect other parameters.
 
-    Parameters that depend on other parameters, and those in ``names``, are varied too: ranges take their two ends. All
-    others have the first choice or the lower end.
+    Parameters that depend on other parameters, and those in ``names``, are varied too, with ranges limited to their two
+    ends. All others have their first choice or lower end.
     """
     axes = [list(_branches_of(name, parameter, names)) for name, parameter in parameters.items()]
     return _merged_product(axes)

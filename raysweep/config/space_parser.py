@@ -277,7 +277,7 @@ def _only(
 
 _TEXTS = {
     "loss": f"{', '.join(ALL_LOSSES)}, or an import path, package.module:Class",
-    "matryoshka": f"{' or '.join(matryoshka.FORMS)}, as text; on the command line, \"'192'\" is one width",
+    "matryoshka": f"{' or '.join(matryoshka.FORMS)}, as text; on the command line, write one width as \"'192'\"",
 }
 """The allowed values of string parameters, in words."""
 
@@ -368,7 +368,9 @@ def _check_loss_parameter(document: Document, path: KeyPath, loss: str, values: 
         if name in OFF and all(value == OFF[name] for value in values):
             return
         losses = ", ".join(other for other in ALL_LOSSES if name in ALL_LOSSES[other].parameters)
-        raise document.error(path, f"the loss {loss} has no {name}; losses that have one: {losses}")
+        raise document.error(
+            path, f"the loss {loss} has no {name}; losses with this parameter: {losses}"
+        )
     for value in values:
         try:
             parameters[name].check(name, value)

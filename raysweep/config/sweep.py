@@ -47,7 +47,7 @@ def _folder_name(name: str) -> str:
         )
     if name == "artifacts":
         raise ValueError(
-            "is 'artifacts', the name of the folder of artifacts next to the runs; allowed: another name"
+            "is 'artifacts', which is reserved for the artifacts folder next to the runs; allowed: another name"
         )
     return name
 
@@ -118,8 +118,8 @@ class DataConfig(StrictModel):
     )
     on_bad_row: Literal["error", "drop"] = Field(
         "error",
-        description="error: reject files of labeled sentences in which rows lack a text or a label, and report how many "
-        "do; drop: leave these rows out",
+        description="error: reject files of labeled sentences if any row lacks a text or a label, and report the number of "
+        "these rows; drop: leave them out",
     )
     dev_fraction: float = Field(
         0.1, gt=0, lt=1, description="share of train to split off as dev if dev is not given"
@@ -139,7 +139,7 @@ class DataConfig(StrictModel):
     @model_validator(mode="before")
     @classmethod
     def _collect_sources(cls, values: Any) -> Any:
-        """Set train, dev and test to the sources of the sequence's data sets, for descriptions of the data."""
+        """Set train, dev and test to the combined sources of the sequence's data sets."""
         if not isinstance(values, dict) or not values.get("sequence"):
             return values
         sources_by_split = {}
@@ -160,19 +160,19 @@ class DataConfig(StrictModel):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(
-                    f"sequence has the name {name!r} more than once; allowed: different names"
+                    f"sequence contains the name {name!r} more than once; allowed: different names"
                 )
         num_tests = sum(has_test(task) for task in self.sequence)
         if 0 < num_tests < len(names):
             untested = next(task.name for task in self.sequence if not has_test(task))
             raise ValueError(
-                f"test is missing for {untested}; allowed in sequence: for all data sets, or for none"
+                f"test is missing for {untested}; allowed in sequence: test for all data sets or for none"
             )
         return self
 
     @property
     def tasks(self) -> "dict[str, DataConfig]":
-        """Return the sequence's data sets by name, each as the data of a sweep over that data set alone."""
+        """Return a data configuration for each data set in the sequence, as if it were the sweep's only one, by name."""
         shared = ("text_column", "label_column")
         tasks = {}
         for task in self.sequence:
@@ -188,7 +188,7 @@ class DataConfig(StrictModel):
 
 
 class Prompts(StrictModel):
-    """Prompts for queries and documents. If a side is omitted, the model's own prompt applies to it."""
+    """Prompts for queries and documents. An omitted prompt defaults to the model's own."""
 
     query: str | None = Field(
         None,
@@ -213,7 +213,9 @@ def _text_or_prompts(value: Any) -> Any:
         is_known and all(isinstance(prompt, str | None) for prompt in prompts.values())
     ):
         return value
-    raise ValueError(f"is {value!r}; allowed: a text, or a mapping of query and document to texts")
+    raise ValueError(
+        f"is {value!r}; allowed: a string, or a mapping of query and document to strings"
+    )
 
 
 class EncoderConfig(StrictModel):
@@ -271,7 +273,9 @@ SHORT_FORMS: Mapping[KeyPath, str] = MappingProxyType(
 def _reject_repeated(encoders: list[EncoderConfig]) -> list[EncoderConfig]:
     for encoder in encoders:
         if encoders.count(encoder) > 1:
-            raise ValueError(f"has {encoder.name!r} more than once; allowed: different encoders")
+            raise ValueError(
+                f"contains {encoder.name!r} more than once; allowed: different encoders"
+            )
     return encoders
 
 
@@ -291,8 +295,8 @@ class ExamplesConfig(StrictModel):
         "per_class",
         description="per_class: the k nearest sentences of the same class and the k nearest of other classes; pooled: "
         "the k nearest of all classes, split by label; random: k random sentences of the same class and k of other "
-        "classes; all: every sentence of the same class, including itself, and as many random ones of other classes, "
-        "for data with many small classes",
+        "classes; all: every sentence of the same class, including the sentence itself, and the same number of random "
+        "sentences of other classes, for data with many small classes",
     )
     concatenated: bool = Field(
         False,
@@ -322,7 +326,7 @@ class ExamplesConfig(StrictModel):
     negatives: Literal["neighbors", "random"] = Field(
         "neighbors",
         description="source of the sentences of other classes. neighbors: as set by `neighbors`; random: k random ones "
-        "for each anchor, whose sentences of the same class are still its nearest neighbors",
+        "for each anchor; the sentences of the anchor's own class are still the nearest ones",
     )
     negative_ranks: Annotated[list[int] | None, AfterValidator(_ranks)] = Field(
         None,
@@ -348,10 +352,10 @@ class ExamplesConfig(StrictModel):
         "group; first: only from its first positive and first negative",
     )
     same_class_cosine: float = Field(
-        1.0, ge=-1, le=1, description="target cosine of a same-class scored pair"
+        1.0, ge=-1, le=1, description="target cosine of scored pairs of the same class"
     )
     other_class_cosine: float = Field(
-        0.0, ge=-1, le=1, description="target cosine of an other-class scored pair"
+        0.0, ge=-1, le=1, description="target cosine of scored pairs of different classes"
     )
     experts: Annotated[list[Encoder], AfterValidator(_reject_repeated)] = Field(
         [],
@@ -549,7 +553,7 @@ class ConstraintsConfig(StrictModel):
 
 
 def goal_names(key: str) -> list[str]:
-    """Return the scores that an objective key allows: those to maximize, with ratios only for ``similarity``."""
+    """Return the scores allowed for an objective key: all that are maximized, but ratios only for ``similarity``."""
     goals = [name for name, spec in SCORES.items() if spec.is_maximized]
     return (
         goals
@@ -702,7 +706,7 @@ class BudgetConfig(StrictModel):
     def _check_prices(self) -> "BudgetConfig":
         if self.money is not None and not self.prices:
             raise ValueError(
-                f"money is {self.money:g}, which requires prices per hour, such as {{gpu_worker: 3.06, default: 0.1}}"
+                f"money is {self.money:g}, which requires hourly prices, such as {{gpu_worker: 3.06, default: 0.1}}"
             )
         return self
 
@@ -817,7 +821,7 @@ class ResourcesConfig(StrictModel):
 
     @property
     def requested_gpus(self) -> float | None:
-        """Return the GPUs requested by each trial before any packing, or None if the cluster decides."""
+        """Return the GPUs requested by each trial before sharing is measured, or None if derived from the cluster."""
         return 1.0 if self.gpus_per_trial == "measured" else self.gpus_per_trial
 
     @field_validator("gpus_per_trial", mode="before")
@@ -903,7 +907,7 @@ class SweepConfig(StrictModel):
     )
     watch: Watch | None = Field(
         None,
-        description="data that trials are measured on, but not tuned for: a list of sources, or a mapping",
+        description="data on which trials are measured but not tuned: a list of sources, or a mapping",
     )
     baselines: BaselinesConfig = Field(
         BaselinesConfig(), description="baselines shown in the report next to the front"
@@ -950,12 +954,12 @@ class SweepConfig(StrictModel):
 
     @property
     def limits(self) -> list[str]:
-        """Return the search's limits, except the number of trials, and the minimum scores, each with its key."""
+        """Return the minimum scores and the limits of the search other than the number of trials, each with its key."""
         plateau = self.early_stopping.plateau
         limits = {
             key: getattr(self.budget, key) for key in ("minutes", "cpu_hours", "gpu_hours", "money")
         }
-        limits["plateau of trials"] = plateau and plateau.trials
+        limits["plateau trials"] = plateau and plateau.trials
         limits |= {f"{key} at least": value or None for key, value in self.objective.constraints}
         return [f"{key} {value:g}" for key, value in limits.items() if value is not None]
 
@@ -984,6 +988,6 @@ def parse(document: Document) -> SweepConfig:
         raise document.error(
             ("baselines", "published"),
             f"is {config.baselines.published}, measured with k 16 and uniform rank weights, but evaluation has k "
-            f"{evaluation.k} and {evaluation.rank_weights} rank weights; allowed: null, or the published evaluation",
+            f"{evaluation.k} and {evaluation.rank_weights} rank weights; allowed: null, or these published settings",
         )
     return config

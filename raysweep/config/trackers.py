@@ -112,7 +112,7 @@ def _expand_names(value: Any) -> Any:
         for name in value:
             if name not in TRACKERS:
                 raise ValueError(
-                    f"has {name!r}; allowed: {', '.join(TRACKERS)}, or a mapping of these names to settings"
+                    f"contains {name!r}; allowed: {', '.join(TRACKERS)}, or a mapping of these names to settings"
                 )
         return {name: {} for name in value}
     return value

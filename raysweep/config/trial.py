@@ -36,8 +36,8 @@ class TrialConfig(StrictModel):
     )
     matryoshka: str | None = Field(
         None,
-        description="shorter widths at which the loss is also computed (on the first coordinates of the embeddings) "
-        f"and added: {' or '.join(matryoshka.FORMS)}; only the full width if not given",
+        description="shorter widths at which the loss is also computed, on the first coordinates of the embeddings, and "
+        f"added to the loss at full width: {' or '.join(matryoshka.FORMS)}; only the full width if not given",
     )
     learning_rate: float = Field(
         gt=0,
@@ -79,7 +79,7 @@ class TrialConfig(StrictModel):
         "both",
         description="both: tune one encoder for queries and documents; query: tune only the encoder for queries and "
         "anchors, while documents keep the reference's embeddings, so stored indexes stay valid; separate: tune two "
-        "encoders that start out equal",
+        "encoders that start out identical",
     )
     freezing: str = Field(
         "none",
@@ -170,8 +170,8 @@ class TrialConfig(StrictModel):
     idle_rungs: int | None = Field(
         None,
         ge=1,
-        description="end the trial after this many consecutive rungs without improvement; an improvement requires both "
-        "a lower validation loss and fewer errors than at the previous one; off if not given",
+        description="end the trial after this many consecutive rungs without improvement; a rung improves if its "
+        "validation loss and its number of errors are both below those of the last rung that improved; off if not given",
     )
     precision: Literal["auto", "fp32", "bf16"] = Field(
         "auto",
@@ -201,7 +201,7 @@ class TrialConfig(StrictModel):
     def _check_tower(self) -> "TrialConfig":
         if self.tower != "both" and not has_documents(self.loss):
             raise ValueError(
-                f"tower is {self.tower}, but the loss {self.loss} compares no anchors with documents; allowed: both"
+                f"tower is {self.tower}, but the loss {self.loss} does not compare anchors with documents; allowed: both"
             )
         return self
 
@@ -233,7 +233,9 @@ class TrialConfig(StrictModel):
         if self.schedule not in SCHEDULES:
             raise ValueError(f"schedule is {self.schedule!r}; allowed: {', '.join(SCHEDULES)}")
         if self.schedule == "exponential" and self.decay is None:
-            raise ValueError("decay is missing; the schedule exponential requires it, such as 0.95")
+            raise ValueError(
+                "decay is missing; the schedule exponential requires a value such as 0.95"
+            )
         if self.schedule != "exponential" and self.decay is not None:
             raise ValueError(
                 f"decay is {self.decay:g}, but the schedule {self.schedule} has no decay"
@@ -362,7 +364,7 @@ def find_checked_loss(name: str) -> LossSpec:
     for parameter in loss.parameters:
         if parameter in SHARED_PARAMETERS:  # only a user's own loss can have such a parameter
             raise InputError(
-                f"{name!r}: every trial has a parameter {parameter}; allowed: another name for the loss's own"
+                f"{name!r}: every trial has a parameter {parameter}; allowed: another name for the loss's own parameter"
             )
     return loss
 

@@ -44,8 +44,8 @@ def warn_of_unused(document: Document, config: SweepConfig, space: Space) -> Ite
     if config.sampler != "grid" and num_configs < num_trials:
         noun = "configuration" if num_configs == 1 else "configurations"
         problem = (
-            f"has {num_configs:g} {noun}, fewer than budget.trials ({num_trials}), so some repeat with the same scores; "
-            "sampler: grid tries each once"
+            f"has {num_configs:g} {noun}, fewer than budget.trials ({num_trials}), so some are repeated, with the same "
+            "scores; sampler: grid tries each once"
         )
         yield str(document.error(("space",), problem))
 
@@ -99,8 +99,10 @@ def _find_unused_of_examples(config: SweepConfig, space: Space) -> Iterator[_Unu
     cause = ("space", "loss")
     for name in ExamplesConfig.model_fields:
         if kinds == {"labeled_sentence"}:
-            verb = "mine" if len(losses) > 1 else "mines"
-            yield _Unused(("examples", name), cause, f"{', '.join(losses)} {verb} no examples")
+            verb = "do" if len(losses) > 1 else "does"
+            yield _Unused(
+                ("examples", name), cause, f"{', '.join(losses)} {verb} not mine examples"
+            )
         elif name == "experts" and "cosine_similarity" not in losses:
             yield _Unused(("examples", name), cause, "no loss in the space is cosine_similarity")
         elif name in _TARGETS and "scored_pair" not in kinds:

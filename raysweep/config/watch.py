@@ -56,18 +56,19 @@ Watched = Annotated[WatchedSource, BeforeValidator(_as_mapping)]
 
 
 class WatchConfig(StrictModel):
-    """Data on which trials are measured but not tuned, and the time of measurement."""
+    """Data on which trials are measured but not tuned, and the rungs at which they are measured."""
 
     sources: Annotated[list[Watched], Field(min_length=1)] = Field(
         description="data on which trials are measured but not tuned, as a list of sources or mappings"
     )
     target: Watched | None = Field(
         None,
-        description="data on which results should improve, for the adiabatic range; dev's labeled sentences if not given",
+        description="data on which results should improve, which determines the adiabatic range; dev's labeled "
+        "sentences if not given",
     )
     at: At = Field(
         "last",
-        description="last: measure each trial at its last rung; rung: at each rung, as the `watched` score requires",
+        description="last: measure each trial at its last rung; rung: at each rung, which the `watched` score requires",
     )
 
     @field_validator("sources")
@@ -76,7 +77,7 @@ class WatchConfig(StrictModel):
         names = [source.source for source in sources]
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"has {name!r} more than once; allowed: different sources")
+                raise ValueError(f"contains {name!r} more than once; allowed: different sources")
         return sources
 
 

@@ -90,7 +90,8 @@ def _find_in_ledger(run: Folder, identity: str) -> Answer:
     if identity not in identities:
         raise InputError(explain_missing_driver(load(run)))
     return Answer(
-        accepted=True, text="recorded; it applies when the sweep is resumed (its driver has exited)"
+        accepted=True,
+        text="recorded; the driver has exited, so the request takes effect when the sweep is resumed",
     )
 
 
@@ -107,7 +108,9 @@ def explain_missing_driver(results: Results) -> str:
     else:
         options = resume_options(results)
         reason = (
-            "it was killed" if results.status == "running" else f"the sweep ended: {results.status}"
+            "the sweep was killed"
+            if results.status == "running"
+            else f"the sweep ended: {results.status}"
         )
         if results.reason:
             reason += f" ({escape_line(results.reason)})"

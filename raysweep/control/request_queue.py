@@ -43,7 +43,7 @@ class RequestQueue:
 
     @property
     def poll_seconds(self) -> float:
-        """Return how often the driver polls the queue, in seconds."""
+        """Return the driver's polling interval, in seconds."""
         return BUCKET_SECONDS if isinstance(self._run, BucketFolder) else LOCAL_SECONDS
 
     def add(self, request: Request) -> str:

@@ -1,4 +1,4 @@
-"""Failure handling: retries of trials that lost their worker, pauses after storage failures, and when to give up."""
+"""Failure handling: retries of trials that lost their worker, pauses after storage failures, and the decision to give up."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from raysweep.controller.node_health import WorkerNode
 FIRST_PAUSE_SECONDS = 2.0
 MAX_PAUSE_SECONDS = 30.0
 PATIENCE_SECONDS = 600.0  # how long storage may fail, with no rung reported, before the sweep ends
-MIN_FAILED = 3  # below this number of failed trials, their share means little
+MIN_FAILED = 3  # with fewer failed trials, their share means little
 MAX_STARTS_ON_DEAD_NODES = 20  # in a row; a trial with more is assumed to kill its nodes
 
 
@@ -102,4 +102,4 @@ class Failures:
         share = self.resources.max_failed_share
         if num_failed < MIN_FAILED or num_failed <= share * num_begun:
             return None
-        return f"{num_failed} of {num_begun} trials failed; maximum share by resources.max_failed_share: {share:g}"
+        return f"{num_failed} of {num_begun} trials failed; maximum share (resources.max_failed_share): {share:g}"

@@ -1,9 +1,9 @@
 """Cleanup of a run's weights and per-query scores. Weights are kept for the front's members, up to a size limit.
 
-Scores are kept for points near the front and for the same points in replicates. Workers store one file per rung before
-they report the rung. A rung's file is removed once all of its points have been dropped; at the end of a session, the
-remaining points are packed into a few files. The front only advances, so a point that is no longer near it never will
-be again, and the timing of this check does not matter.
+Scores are kept for points near the front and for the corresponding points of replicates. Workers store one file per
+rung before they report the rung. A rung's file is removed once all of its points have been dropped; at the end of a
+session, the remaining points are packed into a few files. The front only advances, so a point that is no longer near it
+never will be again, and the timing of this check does not matter.
 """
 
 import contextlib
@@ -251,7 +251,7 @@ class KeptScores:
 
     def _pack(self, split: ScoredSplit) -> None:
         files = self._files(split)
-        if all(_is_part(file) for file in files):  # nothing has been added since the last time
+        if all(_is_part(file) for file in files):  # nothing has been added since the last call
             return
         unpacked = self.names  # points that are not in a part yet
         batch: list[PackedScores] = []

@@ -53,7 +53,7 @@ class NodeHealth:
         return True
 
     def may_retry(self, job: Hashable, node: WorkerNode) -> bool:
-        """Return whether a job that raised an error may run again: once, on condition that there is another node."""
+        """Return whether a job that raised an error may run again: only once, and only if there is another node."""
         if job in self._raised_on:
             return False
         self._raised_on[job] = node.id
@@ -79,7 +79,7 @@ class NodeHealth:
         self._pauses.pop(node_id, None)
 
     def nodes_to_avoid(self, job: Hashable, now: float) -> tuple[str, ...]:
-        """Return the nodes on which a job should not start: excluded, paused, and any on which it raised an error."""
+        """Return the nodes on which a job should not start: excluded or paused ones, and any where it raised an error."""
         usable = self.list_usable() - self.excluded
         avoided = self._paused(now)
         if job in self._raised_on:

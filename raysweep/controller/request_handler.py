@@ -24,7 +24,7 @@ ENDED = (TrialStatus.COMPLETED, TrialStatus.STOPPED, TrialStatus.FAILED)
 
 @contextmanager
 def answered(sweep: Sweep) -> Iterator["RequestHandler"]:
-    """Yield a handler of the requests in the run's queue, which is polled in the background within the context."""
+    """Yield a handler for the requests in the run's queue, which is polled in the background within the context."""
     queue, inbox = RequestQueue(sweep.run), Inbox()
     with poll_in_background(queue, inbox):
         yield RequestHandler(sweep, queue, inbox.take)
@@ -107,7 +107,7 @@ class RequestHandler:
         )
         match request.action:
             case "pause" if self._sweep.is_over:
-                return f"scoring after the search paused (rungs left to score: {self._sweep.num_to_score})"
+                return f"paused scoring after the search (rungs left to score: {self._sweep.num_to_score})"
             case "pause":
                 return f"sweep paused (trials still finishing their rung: {num_running})"
             case "resume":
@@ -128,13 +128,13 @@ class RequestHandler:
         """Return why a request cannot be executed and what is allowed instead, or None if it can be."""
         match request.action:
             case "pause" if self._sweep.is_over and not self._sweep.num_to_score:
-                return "--pause: the search is over, and no rungs are left to score, so nothing can be paused"
+                return "--pause: the search is over, and no rungs are left to score, so there is nothing to pause"
             case "workers":
                 workers = request.workers or 0
                 max_workers = self._sweep.num_workers
                 if max_workers is not None and workers > max_workers:
                     return (
-                        f"--workers is {workers}; allowed: 1 to {max_workers}, the maximum of this session, set by "
+                        f"--workers is {workers}; allowed: 1 to {max_workers}, the maximum for this session, set by "
                         "resources.max_concurrent_trials or the cluster's resources"
                     )
             case "stop-trial":
@@ -147,7 +147,7 @@ class RequestHandler:
         trials = self._sweep.scheduler.trials
         if number not in trials:
             last = len(trials) - 1
-            allowed = f"allowed: 0 to {last}" if trials else "no trial has started"
+            allowed = f"allowed: 0 to {last}" if trials else "no trials have started"
             return f"--stop-trial is {number}, an unknown trial; {allowed}"
         status = trials[number].status
         if status in ENDED:
@@ -174,7 +174,7 @@ class RequestHandler:
         if not scheduler.proposer.has_left(preset):
             return "--try: the grid has no untried combination with these values"
         if scheduler.requested.has(preset):
-            return "--try: this configuration is already requested"
+            return "--try: this configuration has already been requested"
         has_ended_early = sweep.cause is not None or sweep.given_up is not None
         if sweep.is_over or has_ended_early or scheduler.on_plateau:
             return "--try: the search is over, so no more trials will start"
@@ -185,6 +185,6 @@ class RequestHandler:
             sweep.run.location, "--budget.trials", str(scheduler.num_trials + 1)
         )
         return (
-            f"--try: budget.trials is {scheduler.num_trials}, with {scheduler.num_started} trials started and "
-            f"{len(scheduler.requested)} requested; to run more after the sweep ends: {command}"
+            f"--try: budget.trials is {scheduler.num_trials}, and no trials are left (started: {scheduler.num_started}, "
+            f"requested: {len(scheduler.requested)}); to run more after the sweep ends: {command}"
         )

@@ -153,7 +153,7 @@ class Resumed:
         if results.without_checkpoints:
             numbers = ", ".join(map(str, results.without_checkpoints))
             self.report(
-                f"{self.location}: checkpoints were removed, so these trials are not continued: {numbers}"
+                f"{self.location}: checkpoints were removed, so these trials will not be continued: {numbers}"
             )
         check_settings(self.run, results.config_digests)
         if not has_begun(self.events):
@@ -317,8 +317,8 @@ def check_changes(before: SweepConfig, after: SweepConfig, run: str) -> None:
             forbidden.append(f"{key} was {old!r} and is {new!r}")
     if forbidden:
         raise InputError(
-            f"{run}: cannot be resumed with a different configuration: {'; '.join(forbidden)}; allowed to change: "
-            f"{', '.join(CHANGEABLE)}, additions to the space, and the ends of its ranges"
+            f"{run}: cannot be resumed with a different configuration: {'; '.join(forbidden)}; allowed changes: "
+            f"{', '.join(CHANGEABLE)}, additions to the space, and new ends for its ranges"
         )
 
 
@@ -354,7 +354,7 @@ def check_defaults(before: Space, after: Space, run: str) -> None:
             after.suggest_fixed(trial.flat, widened=known)
         except ValueError as error:
             raise InputError(
-                f"{run}: the new space must contain the old one, with its defaults: {error}"
+                f"{run}: the new space must include the default of each added parameter: {error}"
             ) from None
 
 

@@ -239,7 +239,7 @@ def describe_progress(progress: Sequence[RungProgress]) -> str:
     seconds_left = min(rung.seconds_left for rung in progress)
     time_left = duration(seconds_left)
     if len(progress) > 1:
-        return f"{len(progress)} rungs under way, {pace}, the first done in {time_left}"
+        return f"{len(progress)} rungs under way, {pace}, the first finishes in {time_left}"
     (rung,) = progress
     counted = f"{rung.num_seen:,} of {rung.num_examples:,}"
     return f"rung {rung.step}: {counted}, {pace}, {time_left} left"

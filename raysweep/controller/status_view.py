@@ -18,7 +18,7 @@ MAX_ROWS = 12
 OTHER_LINES = 8
 BAR_WIDTH = 20
 MIN_BAR_WIDTH = 6
-WIDTH_WITHOUT_BARS = 58  # columns of a row with long numbers
+WIDTH_WITHOUT_BARS = 58  # terminal columns that a row with long numbers takes up
 
 COLUMNS = ("trial", "rung", "", "examples", "", "rung ends in")
 NUMBERS = ("trial", "examples", "rung ends in")

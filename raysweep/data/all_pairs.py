@@ -1,4 +1,4 @@
-"""Examples from every ordered pair of sentences of the same class, for small sets of sentences with many classes."""
+"""Examples from all ordered pairs of same-class sentences, for small sets of sentences with many classes."""
 
 from dataclasses import dataclass
 
@@ -47,8 +47,8 @@ class AllPairs:
     def positives(self, first_joined: int | None) -> Ids:
         """Return the positive pairs, (m, 2), or (3 m, 2) if ``first_joined`` is given.
 
-        In that case, the texts of pair i also form a joined sentence with the id ``first_joined`` + i, which is paired
-        with each of the two sentences.
+        In that case, the texts of pair i are also joined into a sentence with the id ``first_joined`` + i, and this
+        sentence is paired with each of the two.
         """
         if first_joined is None:
             return self.pairs

@@ -1,8 +1,8 @@
 """Artifacts: immutable, content-addressed folders on a file system or in an object store.
 
-An artifact's key hashes everything that its content depends on, so a second sweep over the same data, encoder and
-mining parameters reuses the artifact. The manifest is stored last: an artifact without a manifest counts as missing,
-and the next process that builds it reuses the files already stored.
+An artifact's key is a hash of everything that its content depends on, so a second sweep over the same data, encoder
+and mining parameters reuses the artifact. The manifest is stored last: an artifact without a manifest counts as
+missing, and the next process that builds it reuses the files already stored.
 """
 
 import contextlib
@@ -118,7 +118,9 @@ class Store:
     def turn(
         self, artifact: Artifact, report: Callable[[str], None]
     ) -> contextlib.AbstractContextManager[None]:
-        """Wait for the turn to build an artifact, and hold it in the context; while waiting, ``report`` gets messages.
+        """Wait for a turn to build an artifact, and hold the turn until the context exits.
+
+        While waiting, ``report`` is called with messages.
 
         Raises:
             InputError: If the artifact's folder is a symbolic link, because writes and deletes would affect a different
@@ -142,9 +144,9 @@ class Store:
     ) -> None:
         """Write the manifest of an artifact whose files are all stored; from then on, the artifact exists.
 
-        ``parameters`` are those that the artifact's key hashes. The manifest records the ``num_rows`` and ``num_bytes``
-        of each shard, and the CRC-32 of every file, which nodes verify when they download the artifact. ``checksums``
-        maps the names of files other than shards to CRC-32 values that are already known.
+        ``parameters`` are the values from which the artifact's key was computed. The manifest records the ``num_rows``
+        and ``num_bytes`` of each shard, and the CRC-32 of every file, which nodes verify when they download the
+        artifact. ``checksums`` maps the names of files other than shards to CRC-32 values that are already known.
         """
         root, folder = self.root, artifact.name
         shard_sizes = [
@@ -161,7 +163,8 @@ class Store:
         for name in root.names(folder):
             is_temporary = name.startswith(".")  # left by a killed worker
             is_shard = name.endswith(".arrow")
-            is_stale = is_shard and not name.endswith(ending)  # from a different sharding
+            # from a build that split the rows into another number of shards
+            is_stale = is_shard and not name.endswith(ending)
             if is_temporary or is_stale:
                 root.remove(f"{folder}/{name}")
         known = {f"{number:05}{ending}": shard.get("crc32") for number, shard in enumerate(shards)}
@@ -237,8 +240,9 @@ def list_artifacts(store: Folder) -> list[StoredArtifact]:
 def remove_artifacts(artifacts: Iterable[StoredArtifact], store: Folder) -> list[StoredArtifact]:
     """Remove artifacts permanently, and return those that were removed.
 
-    Removal is atomic: a partly removed artifact counts as missing. A sweep that needs a removed artifact rebuilds it.
-    Unfinished artifacts with writes in the last day are kept, because their builds may still be running.
+    Removal is atomic: a partially removed artifact counts as missing. A sweep that needs a removed artifact rebuilds
+    it. Unfinished artifacts that were written to within the last day are kept, because their builds may still be
+    running.
 
     Raises:
         InputError: If an artifact cannot be removed.

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from raysweep.errors import InputError
 
-MAX_SHOWN = 5  # row numbers in a message
+MAX_SHOWN = 5  # maximum number of row numbers in a message
 
 
 @dataclass

@@ -7,7 +7,7 @@ from raysweep.config.sweep import DataConfig
 from raysweep.data import sources
 from raysweep.errors import InputError
 
-MAX_NUMBERS = 20  # distinct numeric labels; if there are more, they are probably scores
+MAX_NUMBERS = 20  # maximum number of distinct numeric labels; a larger number suggests scores
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _LIST = re.compile(r"\[[\d\s.,+-]*\]|[\[({]\s*['\"].*['\"],?\s*[\])}]", re.DOTALL)
@@ -41,7 +41,7 @@ def describe_no_classes(labels: Sequence[str]) -> str:
     combinations = find_combinations(labels)
     if combinations:
         verb = "is a combination" if len(combinations) == 1 else "are combinations"
-        return f"{len(labels)} labels, of which {len(combinations)} {verb} of others, such as {combinations[0]!r}"
+        return f"{len(labels)} labels, of which {len(combinations)} {verb} of other labels, such as {combinations[0]!r}"
     return ""
 
 

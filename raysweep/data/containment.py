@@ -1,4 +1,4 @@
-"""Search for rows that are inside training rows, and the overlap of the other splits with train.
+"""Search for rows that are inside training rows, and measurement of the overlap between train and other splits.
 
 Rows are not compared pairwise. The rows to search for are few enough to be held in memory as :class:`Phrases`. They are
 sent to workers, each of which searches blocks of training rows and returns the matches.
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from raysweep.data.dataset import Split
 from raysweep.data.phrases import Phrases
 
-# total characters of the rows searched for at once, which have about a fifth as many words
+# total characters of the rows searched for at once; the rows have about a fifth as many words
 BATCH_CHARACTERS = 2**23
 # maximum number of a split's rows to search for inside training rows; larger splits are sampled
 MAX_SEARCHED = 10_000
@@ -34,7 +34,7 @@ class Matches(NamedTuple):
 
 
 FindPhrases = Callable[[Sequence[str], int], Iterable[Matches]]
-"""Function that searches all blocks for phrases; it lists a phrase's rows if their number is within the given limit."""
+"""Function that searches all blocks for phrases; it lists a phrase's rows unless their number exceeds the given limit."""
 
 
 TakeTexts = Callable[[Ids], Iterable[Sequence[str]]]
@@ -42,7 +42,7 @@ TakeTexts = Callable[[Ids], Iterable[Sequence[str]]]
 
 
 class Containment:
-    """Search for rows inside training rows. Each call scans all blocks once per eight million characters of the rows."""
+    """Search for rows inside training rows. Each call scans all blocks once per eight million characters to search for."""
 
     def __init__(self, take_texts: TakeTexts, find_phrases: FindPhrases) -> None:
         self._take_texts = take_texts
@@ -138,14 +138,15 @@ class TrainOverlap:
         warnings = []
         if self.num_also_in_train:
             warnings.append(
-                f"{self.split}: {self.num_also_in_train} of {self.num_rows} texts also occur in train (ignoring case and "
-                "spacing)"
+                f"{self.split}: {self.num_also_in_train} of {self.num_rows} texts can also be found in train (ignoring case "
+                "and spacing)"
             )
         if self.num_inside_train:
             is_sample = self.num_searched < self.num_rows
             searched = f"a sample of {self.num_searched}" if is_sample else f"{self.num_searched}"
             warnings.append(
-                f"{self.split}: {self.num_inside_train} of {searched} texts occur word for word inside longer train texts"
+                f"{self.split}: {self.num_inside_train} of {searched} texts can be found word for word inside longer "
+                "train texts"
             )
         return warnings
 

@@ -5,8 +5,8 @@
 ``splits.npy``              int8, an index into ``SPLITS``, or ``NO_SPLIT``
 ``duplicate_groups.npy``    int32, equal for texts that are identical apart from case, spacing and Unicode form (NFKC)
 ``dataset.json``            the :class:`DatasetSummary`
-``pairs-train.npy``         int64 (pairs, 4), a :attr:`.GroupedPairs.table`; only for retrieval data and pairs, with one
-                            file per split
+``pairs-train.npy``         int64 (pairs, 4), a :attr:`.GroupedPairs.table`; one file per split, for retrieval data and
+                            pairs only
 
 Ids run from 0 without gaps: first the rows of train, then dev, then test, each in source order. If dev was carved from
 train, its rows keep their positions among the training rows. Rows that were removed from train because they contain dev
@@ -48,7 +48,7 @@ class DatasetSummary:
     label_names: list[str]  # in natural sort order: "2" before "10"
     num_sentences: dict[str, int]
     num_by_label: dict[str, dict[str, int]]
-    num_dropped_conflicting: int  # rows whose exact text has different labels in one split
+    num_dropped_conflicting: int  # rows whose exact text has several labels within one split
     conflicts: list[dict[str, Any]]  # up to five such texts: split, text, labels
     num_duplicates: dict[str, int]  # rows whose duplicate group occurs earlier in the same split
     num_also_in_train: dict[str, int]  # rows whose duplicate group also occurs in train
@@ -65,7 +65,7 @@ def pairs_file(split: Split) -> str:
 
 
 class Sentences:
-    """A dataset opened as memory maps, so that data is read on access."""
+    """A dataset opened through memory maps; data is read only when it is accessed."""
 
     def __init__(self, folder: Path) -> None:
         summary_file = folder / "dataset.json"
@@ -131,7 +131,7 @@ class Texts:
         lowest, highest = requested.min(), requested.max()
         last = self._starts[-1] - 1
         if not 0 <= lowest <= highest <= last:
-            raise IndexError(f"ids are from {lowest} to {highest}; allowed: 0 to {last}")
+            raise IndexError(f"ids range from {lowest} to {highest}; allowed: 0 to {last}")
         numbers = np.searchsorted(self._starts, requested, side="right") - 1
         texts = np.empty(len(requested), object)
         # pyarrow's take on a chunked column copies all chunks first, so take from each column separately.

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import yaml
 
 LABELS = ("negative", "positive")
-MAX_ATTEMPTS = 1000  # to generate a new sentence
+MAX_ATTEMPTS = 1000  # maximum number of attempts to generate a new sentence
 
 # Slots: {a} and {b} are aspects of one topic ("the soup"), {at} its preposition, {thing} an instance ("this bistro").
 # {adj}, {word} (a single word) and {did} describe {a} with the label's polarity; {not_word} and {not_adj_b} have the
@@ -138,7 +138,7 @@ def generate(
     Python version.
 
     Raises:
-        ValueError: If the grammar runs out of distinct sentences, which takes millions of rows.
+        ValueError: If the grammar runs out of distinct sentences, which happens only with millions of rows.
     """
     draw = _Draw(seed)
     seen: set[str] = set()
@@ -241,7 +241,7 @@ def _aspect(draw: _Draw, name: str, kind_name: str, positive: bool) -> _Aspect:
     kind = vocabulary().kinds[kind_name]
     same = kind.good if positive else kind.bad
     other = kind.bad if positive else kind.good
-    # The order of the draws is part of the demo: a different order would change the sentences.
+    # Do not reorder: a different order of the random draws would change the sentences.
     return _Aspect(
         name="the " + name.replace("+", ""),
         was="were" if "+" in name else "was",

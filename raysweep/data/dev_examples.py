@@ -8,7 +8,7 @@ from raysweep.data import examples
 from raysweep.metrics.retrieval import top_k
 
 MAX_ANCHORS = examples.CHUNK
-NUM_NEIGHBORS = 4  # per anchor, in its own class and again in other classes
+NUM_NEIGHBORS = 4  # maximum per anchor, both in its own class and in other classes
 MAX_EXAMPLES = 4096
 
 

@@ -33,7 +33,7 @@ Integers = npt.NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Carving:
-    """Masks (rows,) of the rows that move to dev and of those that leave train for no split; the rest stay in train."""
+    """Masks (rows,) of the rows that move to dev and of those that are removed from train; the rest stay in train."""
 
     is_dev: npt.NDArray[np.bool_]
     is_left_out: npt.NDArray[np.bool_]
@@ -48,20 +48,20 @@ def carve(
     max_rows: int,
     seed: int,
 ) -> Carving:
-    """Move about ``min(max_rows, round(fraction * rows))`` rows to dev, shared among labels by largest remainder.
+    """Move about ``min(max_rows, round(fraction * rows))`` rows to dev, divided in proportion to label sizes.
 
-    ``labels`` and ``groups`` are (rows,); labels are numbered from 0. A group moves as a unit, and only if all its rows
-    have the same label. Each label with at least two rows gets at least one in dev, and each label keeps at least one
-    in train. If these rules, the sizes of the groups or the limits below prevent a label's exact share, labels with
-    more rows make up the difference.
+    ``labels`` and ``groups`` are (rows,); labels are numbered from 0. Shares are rounded by the largest-remainder method.
+    A group moves as a unit, and only if all its rows have the same label. Each label with at least two rows gets at
+    least one in dev, and each label keeps at least one in train. If these rules, the sizes of the groups or the limits
+    below keep a label from getting its exact share, labels with more rows make up the difference.
 
     Dev is drawn from free groups in seeded order. A label with too few free groups, or with fewer than one free
     group in several hundred, also contributes groups that are inside rows, starting with the groups inside the fewest
-    rows; the containing rows leave train. The limits are: at most 16 rows leave for one group, at most a twentieth of
-    all rows (rounded up) leave in total, and no label loses rows that it needs for its share of dev and one row in
-    train. A label that reaches these limits has fewer dev rows than its share. A label that would have no dev row
-    contributes one group inside rows that stay in train, as long as these groups are at most 1% of dev; otherwise it
-    has no dev row.
+    rows; the containing rows leave train. The limits are: at most 16 rows leave for one group, at most 5% of all rows
+    (rounded up) leave in total, and no label loses rows that it needs for its share of dev and for one row in train. A
+    label that reaches these limits has fewer dev rows than its share. A label that would otherwise have no dev rows
+    contributes one group inside rows that stay in train, as long as the rows of all such groups make up at most 1% of
+    dev; if they would exceed that, the label has no dev rows.
     """
     total = min(max_rows, round(fraction * len(labels)))
     carver = _Carver(labels, groups, containment, total, seed)
@@ -86,7 +86,7 @@ class _Dev:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A group inside rows; ``containing`` is the rows that contain it, or None if too many do."""
+    """A group inside rows; ``containing`` lists the rows that contain it, or is None if there are too many."""
 
     group: int
     containing: Ids | None
@@ -152,7 +152,7 @@ class _Carver:
         is_drawn = np.zeros(len(self.sizes), bool)
         drawn_by_label = np.zeros_like(self.rows_by_label)
         num_missing = {}
-        num_owed = 0  # dev rows that the labels so far are short of; negative for a surplus
+        num_owed = 0  # total shortfall in dev rows of the labels so far; negative for a surplus
         for label in self.rarest_first:
             quota = int(self.quotas[label])
             max_rows = int(max_by_label[label])
@@ -172,7 +172,7 @@ class _Carver:
         return _Dev(is_drawn, drawn_by_label, num_missing)
 
     def draw_free_groups(self) -> _Dev:
-        """Draw dev from free groups, checking a limited number of groups in seeded order until enough are free."""
+        """Draw dev from free groups, checking groups in seeded order until enough are free or a limit is reached."""
         none_leave = np.zeros_like(self.rows_by_label)
         dev = self.draw(none_leave)
         for checked_per_row in CHECKED_PER_ROW:

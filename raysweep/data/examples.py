@@ -4,7 +4,7 @@ Work is split into chunks of :data:`CHUNK` consecutive anchors, each with its ow
 only on the seed and not on the assignment of chunks to workers::
 
     counts = num_candidates(kind, neighbor_ids)                             on any worker
-    quotas = allocate(counts, target, seed)                                  once
+    quotas = allocate(counts, target, seed)                                 once
     draw(kind, Chunk(number, anchors, neighbor_ids, quotas), seed)          on any worker
 """
 
@@ -69,7 +69,7 @@ def num_negatives(
 
     Without a margin, all of them do. With a margin, a negative's cosine must be at most p - margin |p|, where p is the
     positive's cosine, as with ``relative_margin`` in sentence-transformers' ``mine_hard_negatives``. Neighbors are in
-    order of decreasing cosine, so the negatives are the last ones. The number for padding is 0.
+    order of decreasing cosine, so the negatives are the last ones. The count for padding is 0.
     """
     counts = _count_neighbors(neighbor_ids)
     has_positive = neighbor_ids[:, _OWN] >= 0
@@ -90,8 +90,8 @@ def num_candidates(
     """Return how many examples each anchor can yield: (m,), or (m, 2) by slot for labeled and scored pairs.
 
     ``neighbor_ids`` is (m, 2, k): neighbors from the anchor's class and from other classes, padded at the end with -1.
-    An anchor's triplets combine each own-class neighbor with every other-class neighbor, or only with the negatives
-    counted in ``negatives``, the result of :func:`num_negatives`.
+    An anchor's triplets combine each own-class neighbor with all other-class neighbors, or only with those counted in
+    ``negatives``, the result of :func:`num_negatives`.
     """
     counts = _count_neighbors(neighbor_ids)
     if kind == "triplet":

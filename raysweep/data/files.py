@@ -1,4 +1,4 @@
-"""Readers for selected columns of a file, block by block.
+"""Readers that return selected columns of a file, block by block.
 
 The suffix determines the format: .csv, .tsv, .jsonl, .ndjson or .parquet. All but Parquet can be compressed (.gz, .bz2
 or .zst), as in .csv.gz. CSV follows RFC 4180: quoted cells may contain line breaks and doubled quotes, spaces are kept,
@@ -107,7 +107,7 @@ class ColumnError(InputError):
 
 
 def positions(source: str, present: Sequence[str], columns: tuple[str, ...]) -> tuple[int, ...]:
-    """Return the positions of ``columns`` in ``present``. Raises ColumnError with a list of the columns present."""
+    """Return the positions of ``columns`` in ``present``. Raises ColumnError unless each column occurs exactly once."""
     for column in columns:
         if present.count(column) != 1:
             problem = "occurs more than once" if column in present else "is missing"
@@ -160,7 +160,9 @@ def _utf8(source: str, compression: str) -> Iterator[None]:
                     raise InputError(
                         f"{place}: byte 0x{byte:02x} is not UTF-8; convert the file to UTF-8"
                     ) from None
-        raise InputError(f"{source}: the file changed while it was read; prepare again") from None
+        raise InputError(
+            f"{source}: the file changed while raysweep was reading it; prepare again"
+        ) from None
 
 
 def _next_block(rows: Iterator[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -201,8 +203,8 @@ def _read_csv(
                     problem = f"has {len(record)} field{plural}; the header has {len(header)}{hint}"
                 elif suffix == ".tsv" and any(map(_SEPARATORS.search, record)):
                     problem = (
-                        "has a line break or a tab inside quotes, so a text probably begins with a quote in a file without "
-                        "quoting; write the file as .csv, .jsonl or .parquet"
+                        "has a line break or a tab inside quotes, probably because the file does not use quoting and a text "
+                        "begins with a quote; write the file as .csv, .jsonl or .parquet"
                     )
                 if problem:
                     raise InputError(
@@ -241,7 +243,7 @@ def _explain_csv(message: str) -> str:
         return "a quote is still open at the end of the file"
     if message.endswith("expected after '\"'"):
         return 'a cell continues after its closing quote; allowed in a quoted cell: doubled quotes, as in "a ""b"" c"'
-    # In practice this is the limit of 131,072 characters per field.
+    # In practice, the message is about the limit of 131,072 characters per field.
     return f"{message}; is a quote left open? Longer texts are allowed in .jsonl and .parquet files"
 
 

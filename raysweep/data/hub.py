@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 _SOURCE = re.compile(r"hub:(?P<name>[\w.-]+(?:/[\w.-]+)?)(?::(?P<split>[^/\s][^/]*))?")
 _PORTS = {"http": 80, "https": 443}
-# HTTP statuses such as too many requests and server errors
+# HTTP statuses of temporary failures, such as 429 (too many requests) and server errors
 TRANSIENT_STATUSES = (
     408,
     425,
@@ -31,7 +31,7 @@ TRANSIENT_STATUSES = (
     503,
     504,
 )
-PATIENCE_SECONDS = 300.0  # how long requests with these statuses are retried
+PATIENCE_SECONDS = 300.0  # how long requests that fail with these statuses are retried
 FIRST_PAUSE_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 30.0
 # leaves time for the imports before the probe and the cache lookup after it, within 30 s
@@ -117,8 +117,8 @@ def _load(source: str, subset: str | None, split: str) -> Any:
 def persist(request: Callable[[], T], sleep: Callable[[float], None] = time.sleep) -> T:
     """Return the result of a request to the Hub, retrying transient errors with random, increasing pauses.
 
-    Many nodes that start at the same time behind one IP address exceed the Hub's rate limit. ``Retry-After`` headers
-    are respected. Other errors are raised immediately; a transient error is raised once the pauses have taken
+    Many nodes that start at the same time behind one IP address can exceed the Hub's rate limit. ``Retry-After`` headers
+    are respected. Other errors are raised immediately; a transient error is raised once the pauses add up to
     PATIENCE_SECONDS.
     """
     waited, pause = 0.0, FIRST_PAUSE_SECONDS

@@ -16,9 +16,9 @@ CELLS_PER_ROOT = 4  # cells per square root of the number of rows, as faiss reco
 MAX_CELLS = 8192  # training time grows with the square of the number of cells
 ROWS_PER_CELL = 40  # training rows per cell; faiss recommends at least 39
 MAX_TRAINING_ROWS = 65_536  # maximum number of training rows; one process holds them in memory
-ITERATIONS = 8  # of k-means; further iterations hardly move the cells
-CELLS_PER_PROBE = 32  # one in 32 cells is probed,
-MIN_PROBES = 64  # but at least 64
+ITERATIONS = 8  # k-means iterations; further ones hardly move the cells
+CELLS_PER_PROBE = 32  # one in this many cells is probed
+MIN_PROBES = 64  # minimum number of cells probed
 RECALL_QUERIES = 1000  # rows used to measure recall
 
 

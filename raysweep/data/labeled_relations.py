@@ -1,4 +1,4 @@
-"""Conversion of labeled sentences to retrieval data, with documents sampled from the query's class and from others."""
+"""Conversion of labeled sentences to retrieval data, with documents sampled from the query's class and other classes."""
 
 from collections.abc import Sequence
 

@@ -41,7 +41,7 @@ Slots = tuple[Nearest, Nearest]
 
 
 class NeighborShard:
-    """A searchable shard of ``source``: its ascending ``rows``, on all GPUs that are visible to faiss, or else on CPUs.
+    """A searchable shard: the ``rows`` of ``source``, ascending. It uses all GPUs visible to faiss, or else CPUs.
 
     One copy of the vectors is in memory, sorted by class, so that each query is compared with each row once, regardless
     of the number of classes. With GPUs, a second copy is in GPU memory. ``num_threads`` is the number of CPU threads per
@@ -99,7 +99,7 @@ class NeighborShard:
 
         Ids are row numbers of the source. Cosines are computed in double precision and rounded to float32, and ties go
         to the lower id. So the result does not depend on how queries are split into calls or, after merging, on how rows
-        are split into shards. With ``probes`` (m, p), cell numbers, each query is compared only with the rows in
+        are split into shards. With ``probes``, cell numbers (m, p), each query is compared only with the rows in
         its cells.
         """
         question = _Question(queries, search, probes)
@@ -135,7 +135,7 @@ class NeighborShard:
         """Return the nearest rows for both slots in the probed cells. The queries are split among threads.
 
         Each thread limits BLAS to one thread: the matrix products are small, and waiting for several BLAS threads takes
-        up to ten times as long when other processes run.
+        up to ten times as long when other processes are running.
         """
 
         def search_share(numbers: NDArray[np.int64]) -> Slots:
@@ -160,7 +160,7 @@ class NeighborShard:
     def _search_cells_once(
         self, queries: LabeledVectors, count: int, probes: NDArray[np.integer]
     ) -> Slots:
-        """Search the probed cells in one thread; each cell is multiplied once with all queries that probe it."""
+        """Search the probed cells in one thread; each cell is multiplied once by all queries that probe it."""
         own, others = _heaps(len(queries), count)
         num_probes = probes.shape[1]
         probed_cells = probes.ravel()
@@ -230,7 +230,7 @@ class NeighborShard:
 
 @dataclass(frozen=True)
 class _Question:
-    """Queries (m), search parameters, and the cells (m, p) that each query probes (None: all cells)."""
+    """Queries (m,), search parameters, and the cells (m, p) that each query probes (None: all cells)."""
 
     queries: LabeledVectors
     search: NeighborSearch

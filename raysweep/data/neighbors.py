@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from raysweep.data.shards import Rows
 
-PRODUCTS_AT_ONCE = 2**18  # float64 products held in memory while cosines are computed exactly
+PRODUCTS_AT_ONCE = 2**18  # float64 products in memory at once in exact_cosines
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class LabeledVectors:
 
 @dataclass(frozen=True)
 class VectorFile:
-    """The n searched rows of a larger, possibly memory-mapped array; only the rows that are read are in memory.
+    """The n searched rows of a larger, possibly memory-mapped array; rows are loaded into memory only when read.
 
     ``places`` (n,) are the positions of the rows in ``embeddings`` (N, d), unit vectors in float32. Labels and
     duplicate groups (n,) are as in :class:`LabeledVectors`.
@@ -107,7 +107,7 @@ class Neighbors:
         ids: NDArray[np.integer],
         cosines: NDArray[np.float32],
     ) -> None:
-        """Replace the neighbors of one or more rows in a slot with at most k new ones; a cosine of -inf is padding."""
+        """Replace the neighbors of one or more rows in a slot with at most k new ones; a cosine of -inf marks padding."""
         exists = cosines > -np.inf
         count = cosines.shape[-1]
         self.ids[rows, slot] = -1
@@ -156,8 +156,8 @@ def exact_cosines(
     """Return the cosines (n,) of pairs of unit vectors, computed in double precision and rounded to float32.
 
     Each cosine depends only on its two vectors, to the last bit: products of float32 are exact in float64, and the
-    order of summation depends only on the number of terms. In a matrix product, that order depends on the shape of the
-    block.
+    order of summation depends only on the number of terms. In a matrix product, that order would depend on the
+    matrices' shapes.
     """
     cosines = np.empty(len(left_rows), np.float32)
     pairs_at_once = max(1, PRODUCTS_AT_ONCE // left.shape[1])

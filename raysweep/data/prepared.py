@@ -236,7 +236,7 @@ class Prepared:
     def examples(
         self, kind: LossExamples
     ) -> tuple[npt.NDArray[np.integer], npt.NDArray[Any] | None]:
-        """Return the sentence ids (examples, 1 to 3) and targets (examples,), or None, of the examples of a kind."""
+        """Return all examples of one kind: sentence ids (examples, 1 to 3), and targets (examples,) or None."""
         if kind == "labeled_sentence":
             train = self.sentences.ids("train")
             labels = np.asarray(self.sentences.labels[train])
@@ -270,7 +270,7 @@ class Prepared:
         return ExpertScores.open(self.scores_artifacts[split].folder)
 
     def target_cosines(self, kind: str) -> tuple[float, float]:
-        """Return two target cosines of scored pairs: for the same class, and for different classes."""
+        """Return the target cosines of scored pairs: first for the same class, then for different classes."""
         parameters = (
             self.examples_artifacts[kind].parameters if kind in self.examples_artifacts else {}
         )
@@ -292,4 +292,4 @@ def _names_by_side(values: dict[str, Any], key: str) -> Sides[str]:
 
 
 def _not_prepared(path: str | Path) -> InputError:
-    return InputError(f"{path}: not a file that raysweep prepare wrote")
+    return InputError(f"{path}: not a file written by raysweep prepare")

@@ -13,7 +13,7 @@ _ANCHOR_STREAM = (0, 0, 0)  # a random stream that nothing else uses
 
 
 def sample_anchors(labels: NDArray[np.integer], per_class: int, seed: int) -> NDArray[np.bool_]:
-    """Return a mask (n,) of the anchors: ``per_class`` random rows of each class of ``labels`` (n,), or all if fewer."""
+    """Return a mask (n,) of the anchors: ``per_class`` random rows, or all if fewer, of each class in ``labels`` (n,)."""
     stream = np.random.SeedSequence(seed, spawn_key=_ANCHOR_STREAM)
     rng = np.random.default_rng(stream)
     is_anchor = np.zeros(len(labels), bool)

@@ -55,15 +55,15 @@ class RelationExamples:
     ) -> Examples:
         """Return ``target`` distinct examples, or all candidates if there are fewer.
 
-        The result is sentence ids (examples, 3) or (examples, 2), and targets (examples,) or None. Examples are in
-        group order; for labeled and scored pairs, the positives come first. Half of these pairs are positives if there
-        are enough of both; apart from that, every candidate has the same probability.
+        Sentence ids are (examples, 3) or (examples, 2), and targets are (examples,) or None. Examples are in group
+        order; for labeled and scored pairs, the positives come first. Half of these pairs are positives if there are
+        enough positives and negatives; apart from that, all candidates are equally likely.
 
         Args:
             kind: The kind of examples.
             target: The number of examples, below 1e9.
             seed: The random seed. The sample also depends on the order of the groups.
-            cosines: The targets of positive and of negative scored pairs.
+            cosines: The target cosines of positive scored pairs and of negative ones.
         """
         counts = self.num_candidates(kind)
         quotas = examples.allocate(counts, target, seed)

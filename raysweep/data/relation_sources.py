@@ -1,11 +1,11 @@
 """Readers of relations between sentences. There are four kinds of data:
 
-``retrieval``     a row per query, with ``positives`` and ``negatives``, each a text or a list of texts
-``pairs``         a row per pair of sentences, with a label
-``scored_pairs``  a row per pair of sentences, with a score; see :mod:`raysweep.data.scored_pairs`
-``labeled``       a row per sentence, with a label; becomes retrieval data, see :mod:`raysweep.data.labeled_relations`
+``retrieval``     one row per query, with ``positives`` and ``negatives``, each a text or a list of texts
+``pairs``         one row per pair of sentences, with a label
+``scored_pairs``  one row per pair of sentences, with a score; see :mod:`raysweep.data.scored_pairs`
+``labeled``       one row per sentence, with a label; becomes retrieval data, see :mod:`raysweep.data.labeled_relations`
 
-A source is any that :mod:`raysweep.data.sources` supports. If no kind is given, the columns determine it.
+All sources that :mod:`raysweep.data.sources` supports can be read. If no kind is given, the columns determine it.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ POSITIVE_LABELS = ("1", "true", "entailment")
 
 @dataclass(frozen=True)
 class RelationColumns:
-    """Column names. ``pair`` names the sentence columns of pairs; None means the first of PAIR_COLUMNS in the file."""
+    """Column names. ``pair`` names the sentence columns of pairs; None means the first of PAIR_COLUMNS found in the file."""
 
     query: str = "query"
     positives: str = "positives"
@@ -73,7 +73,7 @@ class Thresholds:
 
 @dataclass(frozen=True)
 class RelationSettings:
-    """Settings for reading sources. If ``positive_label`` is None, the one of POSITIVE_LABELS that occurs is used.
+    """Settings for reading sources. If ``positive_label`` is None, whichever of POSITIVE_LABELS occurs is used.
 
     With ``joins_labels``, the positives of a pair file are compared with all other labels together instead of with each
     label separately.
@@ -178,7 +178,7 @@ def kind_of_sweep(data: DataConfig, first: sources.Piece) -> Kind:
     contacted.
 
     Raises:
-        InputError: If some columns belong to retrieval data or pairs, but they do not match exactly one kind.
+        InputError: If some columns belong to retrieval data or pairs, but the columns do not match exactly one kind.
     """
     if data.kind is not None:
         return data.kind
@@ -233,7 +233,7 @@ def _recognize(piece: sources.Piece, columns: RelationColumns) -> Kind:
 def _read_retrieval(
     name: str, pieces: Sequence[sources.Piece], columns: RelationColumns
 ) -> Relations:
-    """Read a query with its documents from each row. Rows with equal queries are separate queries."""
+    """Read a query with its documents from each row. Rows with the same query text count as separate queries."""
     builder = RelationsBuilder(name, "retrieval")
     names = (columns.query, columns.positives, columns.negatives)
     for piece in pieces:
@@ -294,7 +294,7 @@ def _read_pairs(
         listed = sources.shown(present) or "none"
         raise InputError(
             f"{place} has the labels {listed}; allowed: the label of positive pairs ({' or '.join(candidates)}) and at "
-            "least one other; kind scored_pairs if they are scores"
+            "least one other; if the labels are scores, set kind to scored_pairs"
         )
     positive_label = occurring[0]
     negative_labels = sorted(set(counts) - {positive_label})
@@ -353,8 +353,8 @@ def _read_scored(
     ):
         if not is_member.any():
             raise InputError(
-                f"{name}: column {columns.score!r} is {low:g} to {high:g}; allowed: some scores of {allowed}, or other "
-                "thresholds"
+                f"{name}: column {columns.score!r} ranges from {low:g} to {high:g}; allowed: some scores of {allowed}, or "
+                "other thresholds"
             )
     builder = RelationsBuilder(name, "scored_pairs")
     rows = np.flatnonzero(is_positive | is_negative).tolist()

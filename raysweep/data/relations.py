@@ -115,7 +115,7 @@ def join(parts: Sequence[Relations]) -> Relations:
 
 
 def sample_groups(relations: Relations, max_groups: int | None, seed: int) -> Relations:
-    """Return a seeded sample of at most ``max_groups`` groups in the original order, or all groups if None."""
+    """Return a seeded sample of at most ``max_groups`` groups in the original order, or all if it is None."""
     if max_groups is None or relations.num_groups <= max_groups:
         return relations
     order = np.random.default_rng(seed).permutation(relations.num_groups)
@@ -157,7 +157,7 @@ class RelationsBuilder:
             self._rows.append((first_id, self._id(document), is_positive, group))
 
     def build(self, num_left_out: int = 0) -> Relations:
-        """Return the relations that contain all pairs added."""
+        """Return relations with all pairs that were added."""
         table = np.array(self._rows, np.int64).reshape(-1, 4)
         first, second, is_positive, group = table.T
         sentences = list(self._ids)

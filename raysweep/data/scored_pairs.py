@@ -126,7 +126,8 @@ def _lines(piece: sources.Piece) -> Iterator[_Pair]:
         place = f"{piece.name}: line {number}"
         if len(cells) != 3:
             raise InputError(
-                f"{place} has {len(cells)} cells; allowed: 3 cells, a score and two sentences, separated by tabs"
+                f"{place}: the number of cells is {len(cells)}; allowed: 3 cells, a score and two sentences, separated "
+                "by tabs"
             )
         score, first, second = cells
         sources.check_texts(piece.name, number, [first], "first sentence")
@@ -162,7 +163,7 @@ def _rows_below_header(piece: sources.Piece, columns: PairColumns) -> Iterator[_
 def _problem_of_first_line(piece: sources.Piece, columns: PairColumns) -> str:
     """Return why the first line of a ``.tsv`` is neither a header nor a pair, or "" if it is a header."""
     names = ", ".join(columns.names)
-    no_header = "no header and a pair in every line: a score and two sentences, separated by tabs"
+    no_header = "no header and a pair on every line: a score and two sentences, separated by tabs"
     allowed = f"allowed: a header with the columns {names}, or {no_header}"
     first = next(sources.lines(piece), "")
     if not first.strip():

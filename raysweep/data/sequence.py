@@ -81,7 +81,7 @@ def join_rows(parts: Sequence[Rows]) -> Rows:
 def _concatenate_shifted(
     parts: Sequence[npt.NDArray[Any]], offsets: npt.NDArray[np.integer[Any]]
 ) -> npt.NDArray[Any]:
-    """Concatenate the parts after adding its offset to each part; the last offset is not used."""
+    """Concatenate the parts, each increased by its offset; the last offset is not used."""
     shifted = [
         part + np.asarray(offset, part.dtype)
         for part, offset in zip(parts, offsets[:-1], strict=True)

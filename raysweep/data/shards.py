@@ -29,7 +29,7 @@ Column: TypeAlias = npt.NDArray[Any] | Any
 Report = dict[str, Any]
 """The report on a shard: ``num_rows``, ``num_bytes``, ``crc32`` if it was just written, and the worker's own facts."""
 
-START_BYTES = 2**18  # read from the start of a file; enough for its schema
+START_BYTES = 2**18  # bytes read from the start of a file; enough for its schema
 FILES_AT_ONCE = 64
 _REPORT = b"report"
 
@@ -163,7 +163,9 @@ class ShardedArray:
             return self._allocate(row_numbers)
         lowest, highest = int(row_numbers.min()), int(row_numbers.max())
         if lowest < 0 or highest >= len(self):
-            raise IndexError(f"rows are from {lowest} to {highest}; allowed: 0 to {len(self) - 1}")
+            raise IndexError(
+                f"rows range from {lowest} to {highest}; allowed: 0 to {len(self) - 1}"
+            )
         part_numbers = np.searchsorted(self._starts, row_numbers, side="right") - 1
         rows_in_part = row_numbers - self._starts[part_numbers]
         present = np.unique(part_numbers).tolist()

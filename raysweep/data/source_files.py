@@ -270,8 +270,8 @@ def _list_folder(folder: _Place, *, is_deep: bool) -> list[_Entry]:
 def _walk(base: str, max_depth: float) -> Iterator[str]:
     """Yield the files below a local folder, following links, up to ``max_depth`` folders deep.
 
-    If the depth is unlimited, each folder is visited once, so a link to an enclosing folder does not loop. Folders are
-    visited level by level, so a folder itself comes before deeper links to it.
+    If the depth is unlimited, each folder is visited once, so a link to an enclosing folder does not cause a loop.
+    Folders are visited level by level, so a folder itself comes before deeper links to it.
     """
     visited = {os.path.realpath(base)}
     level = [base]

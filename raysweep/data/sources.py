@@ -72,7 +72,7 @@ class Batch:
     ``spellings`` are the labels as written in the file.
     """
 
-    name: str  # of the file, or of the source if it is not a file
+    name: str  # name of the file, or of the source if it is not a file
     first_row: int
     texts: list[str]
     labels: list[str]
@@ -104,7 +104,7 @@ def shown(source: Source) -> str:
 def no_rows(source: Source) -> InputError:
     """Return the error for a source without rows."""
     return InputError(
-        f"{shown(source)}: no rows; at least one row with a text and a label is needed"
+        f"{shown(source)}: no rows; at least one row with a text and a label is required"
     )
 
 
@@ -154,7 +154,7 @@ def _readable(name: str) -> Iterator[None]:
 def check(
     source: Source, text_column: str = "text", label_column: str = "label", *, split: str = "train"
 ) -> None:
-    """Check for errors that :func:`read` would raise at the first rows. The Hub is not contacted.
+    """Check for errors that :func:`read` would raise for the first rows. The Hub is not contacted.
 
     Raises:
         InputError: If the source is missing or its first rows are invalid.
@@ -457,7 +457,7 @@ def make_batch(
     text_column, label_column = columns
     check_texts(source, first_row, texts, text_column)
     labels = []
-    cached_labels: dict[str, str] = {}  # few labels are distinct
+    cached_labels: dict[str, str] = {}  # there are few distinct labels
     for row, value in enumerate(raw_labels, first_row):
         if not isinstance(value, str):
             label = _parse_label(value)
@@ -504,9 +504,9 @@ def check_texts(source: str, first_row: int, texts: list[Any], text_column: str)
         if is_text and text.strip():
             continue
         if is_text:
-            problem = f"is {text!r}; allowed: a text that is not empty"
+            problem = f"is {text!r}; allowed: a non-empty text"
         elif text is None or text != text:  # only NaN differs from itself
-            problem = "is missing; allowed: a text that is not empty"
+            problem = "is missing; allowed: a non-empty text"
         else:
             problem = f"is {text!r} ({type(text).__name__}); allowed: a string"
         raise InputError(f"{source}: row {row}: column {text_column!r} {problem}")

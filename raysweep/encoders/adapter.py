@@ -77,7 +77,7 @@ def updates(model: "SentenceTransformer") -> Iterator[tuple[str, torch.Tensor, t
 def keep(model: "SentenceTransformer", share: float, base: str | None) -> None:
     """Multiply the adapter's update by ``share``, so that saving the model writes the scaled adapter.
 
-    ``base`` is the base model's name to record in the adapter's configuration; None keeps its folder.
+    If given, ``base`` (the base model's name) replaces the base model's folder in the adapter's configuration.
     """
     for layer in _layers(model).values():
         layer.scaling[NAME] *= share

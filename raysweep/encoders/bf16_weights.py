@@ -1,7 +1,7 @@
 """Frozen weights in bf16: encoder matrices that take half the memory and are widened while in use.
 
-Only weights are rounded. Matrix products with fp32 inputs are computed in fp32 (under autocast, in its precision), so a
-stored matrix gives the same embeddings as an fp32 matrix with the rounded values.
+Only weights are rounded. Matrix products with fp32 inputs are computed in fp32 (or in autocast's precision), so a stored
+matrix gives the same embeddings as an fp32 matrix with the rounded values.
 """
 
 from collections.abc import Collection
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _Product(torch.autograd.Function):
-    """Product with a frozen matrix that keeps no widened copy of the matrix for the backward pass."""
+    """Matrix product with a frozen weight matrix, keeping no widened copy of it for the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, weight: Tensor) -> Tensor:
@@ -58,7 +58,7 @@ def narrow(model: "SentenceTransformer", trained: Collection[str] = ()) -> None:
     """Store the linear layers and the word embeddings of an encoder's transformer in bf16, except ``trained`` ones.
 
     ``trained`` holds parameter names; their matrices are widened to fp32. All other layers are unchanged, including
-    subclasses, whose forward pass may use the matrix itself, and layers that transformers keeps in fp32.
+    those of subclasses, whose forward pass may use the matrix directly, and those that transformers keeps in fp32.
     """
     transformer: Any = getattr(model[0], "auto_model", None)
     if transformer is None:

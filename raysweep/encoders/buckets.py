@@ -25,7 +25,7 @@ LAUNCH_COST = 4.4e9
 # costs less. Larger packs gain little, and their activations exceed the caches.
 CELLS_PER_PACK = 2048
 PACKED_BUCKET_COST = 30
-MAX_WEIGHED = 2048  # sentences; larger batches are divided greedily
+MAX_WEIGHED = 2048  # maximum sentences for minimize_cost; larger batches are divided greedily
 
 _NOT_ALLOWED = np.iinfo(np.int64).max
 
@@ -125,7 +125,7 @@ def _last_starts(
     min_cost = np.zeros(count + 1, np.int64)
     last_start = np.zeros(count + 1, np.int64)
     for end in range(1, count + 1):
-        sizes = end - np.arange(end)  # of the last bucket, indexed by its start
+        sizes = end - np.arange(end)  # possible sizes of the last bucket, indexed by its start
         cells = sizes * longest_first[:end]
         allowed = cells <= max_tokens
         allowed[-1] = True

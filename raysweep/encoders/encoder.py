@@ -112,7 +112,7 @@ def _limit_tokens(
     """Truncate sentences to ``max_tokens``, or raise InputError if the model does not support that."""
     if not (traits.has_attention_mask or traits.has_router):
         raise InputError(
-            f"model {config.name!r}: max_tokens is {max_tokens}; allowed for static embeddings: no value"
+            f"model {config.name!r}: max_tokens is {max_tokens}; allowed for static embeddings: no max_tokens"
         )
     tables = (
         module

@@ -27,13 +27,13 @@ class Family:
 
     ``model_types`` are values of transformers' ``config.model_type``.
     ``tables`` matches lookup tables, and ``embeddings`` the other parameters of the embedding block.
-    ``block`` matches the module path that is followed by a block's number.
+    ``block`` matches the module path before a block's number.
     ``embedding_modules`` matches the modules of the embedding block that return hidden states.
     ``after_first_block`` matches the path of a module that changes the hidden states after block 0.
 
     If ``shares_blocks``, all blocks use the same weights, so no level freezes a block. If ``caches_prefix`` is False,
     blocks receive more than hidden states from the blocks before them, so a cache of hidden states cannot replace those
-    blocks. ``positions`` is the start of a sentence's position ids in packed passes, or None if those are unsupported.
+    blocks. ``positions`` is the start of a sentence's position ids in packed passes, or None if such passes are unsupported.
     """
 
     model_types: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""A loaded encoder with its configuration, for callers that must not import torch or sentence-transformers."""
+"""A loaded encoder with its configuration, for callers that must not import torch or sentence-transformers themselves."""
 
 import importlib
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ TEXTS_PER_CALL = 1024  # texts that a model's own ``encode`` embeds between prog
 
 
 def import_libraries() -> None:
-    """Import the libraries that :meth:`LoadedEncoder.load` needs, which takes several seconds, ahead of the first call."""
+    """Import the libraries for :meth:`LoadedEncoder.load` ahead of time, because the import takes several seconds."""
     importlib.import_module("sentence_transformers")
 
 

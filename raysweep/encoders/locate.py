@@ -19,7 +19,7 @@ from raysweep.errors import InputError
 from raysweep.storage.location import expand_home, is_file, is_folder, is_uri
 
 _HUB = "hub:"  # prefix of the identities of Hub encoders
-# checked first by sentence-transformers
+# files that sentence-transformers looks for first
 SAFE_WEIGHTS = (
     "model.safetensors",
     "model.safetensors.index.json",

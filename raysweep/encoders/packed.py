@@ -38,7 +38,7 @@ class _Bucket:
 
     input_ids: Tensor  # (sentences, longest)
     attention_mask: Tensor  # (sentences, longest)
-    prompt_length: int = 0  # tokens of each sentence that pooling excludes
+    prompt_length: int = 0  # leading tokens that pooling excludes from each sentence
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -136,7 +136,7 @@ def _counts_from(config: Any) -> str | None:
 
 
 def _positions(config: Any, bucket: _Bucket) -> Tensor:
-    """Return the position id of each cell in its sentence, as the architecture counts them, (sentences, longest)."""
+    """Return each cell's position id in its sentence, by the architecture's convention, (sentences, longest)."""
     if _counts_from(config) == "0":
         _, longest = bucket.shape
         return torch.arange(longest).expand(bucket.shape)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 # modules that use NumPy, which lacks bf16; some exported models contain one
 IN_NUMPY = {"HierarchicalTokenPooling"}
-MIN_BF16_GAIN = 1.25  # minimum speedup of matrix products for which autocast pays off
+MIN_BF16_GAIN = 1.25  # minimum speedup of matrix products at which autocast pays off
 
 
 def autocast(precision: str, device: str) -> "torch.autocast":
@@ -39,7 +39,7 @@ def bf16_gain(device: str) -> float:
 
     Only CPUs are measured; for a GPU, the gain is 2 with bf16 support and 0 without. CPU flags do not predict the gain:
     with only AVX512-BF16, some processors run bf16 at half the speed of fp32; without AVX512-BF16, bf16 is emulated.
-    The two precisions are timed alternately, in thread CPU time, and the shortest of several times counts: in wall
+    The two precisions are timed alternately, in thread CPU time, and their shortest times are compared: in wall
     time, other load on the machine can make either precision look twice as fast.
     """
     import torch

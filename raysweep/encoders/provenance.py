@@ -1,4 +1,4 @@
-"""Provenance of an exported model: ``raysweep.json`` in its folder; the file is not needed to load the model."""
+"""Provenance of an exported model, stored as ``raysweep.json`` in its folder and not needed to load the model."""
 
 import contextlib
 import json

@@ -31,7 +31,7 @@ class EncoderSize:
 
     @classmethod
     def of(cls, folder: Path) -> "EncoderSize":
-        """Return the size of the sentence-transformers model in a folder, summed over all its safetensors files."""
+        """Return the size of the sentence-transformers model in a folder, counting all its safetensors files."""
         weights_bytes = 0
         for path in folder.rglob("*.safetensors"):
             # The shapes are in the file's header, which is preceded by its 8-byte length.
@@ -56,7 +56,7 @@ _SAME_WIDTH = {"Normalize", "Dropout", "LayerNorm"}  # modules that preserve the
 
 
 def embedding_width(source: ModelSource) -> int | None:
-    """Return the width of an encoder's embeddings after pooling and Dense modules, or None if its files do not show it."""
+    """Return the width of an encoder's embeddings after pooling and Dense modules, or None if its files lack it."""
     width = source.transformer_config.get("hidden_size")
     for folder, name in source.modules[1:]:
         if name in _SAME_WIDTH:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
-_REST = BLOCK_DEPTHS - 1  # depth within a block of its remaining parameters
+_REST = BLOCK_DEPTHS - 1  # depth of a block's remaining parameters within the block
 
 _POOLER = re.compile(r"(?:^|\.)pooler\.")
 
@@ -163,7 +163,7 @@ class Structure:
     def heights(self) -> dict[str, int]:
         """Return the height of each parameter: 0 after the last block, 1 in the last block, and so on.
 
-        The height of the embeddings is one more than that of the first block. Blocks that share weights are one block.
+        The height of the embeddings is one more than that of the first block. Blocks that share weights count as one.
 
         Raises:
             InputError: If the encoder's family is unknown.

@@ -36,7 +36,7 @@ class Tokens:
 
     @classmethod
     def open(cls, folder: Path, prompt_length: int = 0) -> "Tokens":
-        """Open an artifact's tokens, in memory for fast batches if there are few, otherwise memory-mapped.
+        """Open an artifact's tokens: loaded into memory if there are few, which is faster, otherwise memory-mapped.
 
         ``prompt_length`` is that of the artifact's encoder and prompt (:func:`excluded_prompt_length`).
         """
@@ -61,7 +61,7 @@ class Tokens:
         return cls(flat, offsets.astype(np.int64), prompt_length)
 
     def lengths(self, ids: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-        """Return the number of tokens of each of these sentences, (len(ids),)."""
+        """Return the number of tokens in each of these sentences, (len(ids),)."""
         return np.asarray(self.offsets[ids + 1] - self.offsets[ids])
 
     def padded(

@@ -1,6 +1,6 @@
 """An encoder's traits, and the roles that they allow.
 
-Most models may have every role. A :class:`Limit` is a trait that excludes some roles. Some limits are
+Most models may have any role. A :class:`Limit` is a trait that excludes some roles. Some limits are
 found in a model's files, without loading the model (:func:`limits_of_files`); :class:`EncoderTraits` finds the others
 in the loaded model.
 """
@@ -29,7 +29,7 @@ FROZEN = ROLES - {"tuned"}
 _AS = {
     "tuned": "tuned",
     "reference": "the reference",
-    "expert": "the encoder of examples",
+    "expert": "an expert",
     "evaluated": "evaluated",
 }
 _DENSE = "models that return one dense vector per sentence"
@@ -162,8 +162,8 @@ def notes(config: EncoderConfig, role: Role, source: ModelSource) -> list[str]:
         and {own.query, own.document} != {source.own_prompt()}
     ):
         lines.append(
-            f"model {config.name!r} has prompts for queries ({own.query!r}) and documents ({own.document!r}), which are not "
-            "used unless queries and documents are given prompts of their own"
+            f"model {config.name!r} has prompts for queries ({own.query!r}) and documents ({own.document!r}), which are "
+            "used only if separate prompts for queries and documents are configured"
         )
     similarity = source.settings.get("similarity_fn_name")
     by_cosine = ("cosine", None) if role != "evaluated" else ("cosine", "dot", None)

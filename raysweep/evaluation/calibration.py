@@ -67,8 +67,8 @@ def calibration_error(
 ) -> float:
     """Return the expected calibration error of class probabilities, in [0, 1].
 
-    ``labels`` (n,) index the columns of ``probabilities`` (n, classes). Sentences are sorted by confidence, which is the
-    probability of their most likely class, and split into ``NUM_BINS`` bins of equal size. The error is the absolute
+    ``labels`` (n,) index the columns of ``probabilities`` (n, classes). Sentences are sorted by confidence (the
+    probability of the most likely class) and split into ``NUM_BINS`` bins of equal size. The error is the absolute
     difference between a bin's accuracy and its mean confidence, averaged over sentences (Nguyen and O'Connor 2015,
     arXiv:1508.05154).
     """
@@ -89,7 +89,7 @@ def calibrated(head: Head, embeddings: Float32Array, labels: npt.NDArray[np.inte
     """
     logits = head.logits(embeddings)
     if not np.isfinite(logits).all():
-        raise TrialDivergedError("the softmax head has weights that are not finite")
+        raise TrialDivergedError("the softmax head's weights are not finite")
     return head.at_temperature(fit_temperature(logits, labels))
 
 

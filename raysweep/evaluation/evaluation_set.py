@@ -49,7 +49,7 @@ class ScoredSet(ABC):
         return len(first)
 
     def reading(self, scores: Mapping[PointName, retrieval.Scores]) -> Reading | None:
-        """Return the sentences that points retrieve for queries with stored readings, or None if there is no retrieval."""
+        """Return the sentences that points retrieve for the queries of a :class:`Reading`; None without retrieval."""
         return None
 
     def point(self, scores: retrieval.Scores, **identity: Any) -> Point:
@@ -148,11 +148,11 @@ class EvaluationSet(ScoredSet):
 
     @cached_property
     def readable(self) -> npt.NDArray[np.int64]:
-        """Return the rows of the queries with stored readings."""
+        """Return the rows of the queries whose retrieved sentences are stored."""
         return readable_rows(len(self.queries))
 
     def reading(self, scores: Mapping[PointName, retrieval.Scores]) -> Reading:
-        """Return the sentences that points retrieve for the queries with stored readings.
+        """Return the sentences that points retrieve for the queries in :attr:`readable`.
 
         All ``scores`` must contain the retrieved positions.
         """

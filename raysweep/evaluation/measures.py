@@ -1,7 +1,7 @@
 """Measures of an encoder on retrieval data and pair files, and their changes from a base encoder's measures.
 
-The ``measure`` command uses this module. Every measure is computed twice: by cosine, and by the Euclidean distance
-between unnormalized embeddings. :mod:`raysweep.metrics.ranking` defines the measures, and
+The ``measure`` command uses this module. Every measure is computed twice: with the cosine, and with the Euclidean
+distance between unnormalized embeddings. :mod:`raysweep.metrics.ranking` defines the measures, and
 :mod:`raysweep.uncertainty.changes` tests the changes.
 """
 
@@ -138,8 +138,8 @@ def warn_of_skipped(results: Sequence[DataMeasures], display: Display) -> None:
         if skipped := result.skipped_groups:
             unit = "queries" if result.is_retrieval else "groups"
             display.warn(
-                f"{result.relations.name}: {len(skipped)} {unit} without positives or negatives, such as {skipped[0]!r}, "
-                "are not measured"
+                f"{result.relations.name}: {len(skipped)} of {result.relations.num_groups} {unit} lack positives or "
+                f"negatives and are not measured, such as {skipped[0]!r}"
             )
 
 
@@ -199,7 +199,7 @@ def measure_embedded(
     """Measure an encoder on all relations, given the embeddings of all sentences as documents.
 
     ``asked`` embeds queries and first sentences of pairs. If it embeds both sides alike and ``is_symmetric`` is True,
-    their document embeddings are used instead.
+    the document embeddings of these sentences are used instead.
     """
     queries = documents
     if not (is_symmetric and asked.is_symmetric):
@@ -227,7 +227,7 @@ def measure_embedded(
 def unnormalized(model: "SentenceTransformer") -> Iterator[None]:
     """Remove the model's final normalization modules, including those in a Router, within the context.
 
-    Normalization does not change cosines but changes distances.
+    Normalization changes distances but not cosines.
     """
     from sentence_transformers.sentence_transformer.modules import Normalize, Router
 

@@ -138,7 +138,7 @@ LABELED = "labeled"
 
 
 def wanted_labeled(grid: PointsConfig, *, has_head: bool) -> list[PointKey]:
-    """Return the grid's points that use the pool's labels, or an empty list without a softmax head."""
+    """Return the grid's points that use the pool's labels, or an empty list if there is no softmax head."""
     return [(LABELED, value) for value in grid.labeled] if has_head else []
 
 
@@ -198,7 +198,7 @@ def embed_on_both_sides(
 ) -> Sides[Float32Array]:
     """Return the unit embeddings (queries, width) of the split's sentences as queries and as documents.
 
-    ``queries`` contains the embeddings as queries, so that they are not computed again.
+    ``queries`` contains their embeddings as queries, so that only documents are embedded.
     """
     if tuned.encoders.is_shared:
         return Sides.same(queries)
@@ -232,7 +232,7 @@ def measure(
             with tuned.interpolated(value):
                 interpolated = encode(replace(tuned, head=None), evaluation)
             interpolated_scores = score_encoded(interpolated, evaluation, [("plain", None)])
-            del interpolated  # free its memory before the next embeddings
+            del interpolated  # free its memory before computing more embeddings
             scores[kind, value] = interpolated_scores["plain", None]
         elif kind == "truncate":
             assert encoded is not None and value is not None
@@ -279,7 +279,7 @@ class _Products:
 
     tuned: Float32Array
     reference: Float32Array
-    query_classes: Float32Array | None  # of the block
+    query_classes: Float32Array | None  # only for the queries in the block
     pool_classes: Float32Array | None
     pool_labels: npt.NDArray[np.integer]
 

@@ -30,8 +30,8 @@ _RANDOM_SEED = 0  # fixed, so that all runs measure divergences on the same pair
 class PairSet:
     """Pairs of a split's sentences, as positions among its queries.
 
-    ``neighbors`` (n, 2) contains pairs of a sentence and one of its nearest neighbors under the reference encoder, in
-    its own class or in another; ``same_class`` (n,) marks the pairs within a class.
+    ``neighbors`` (n, 2) contains pairs of a sentence and one of its nearest neighbors under the reference encoder, from
+    the same class or from another one; ``same_class`` (n,) marks the pairs within a class.
     """
 
     split: ScoredSplit
@@ -41,7 +41,7 @@ class PairSet:
 
     @classmethod
     def of(cls, prepared: Prepared, evaluation: EvaluationSet) -> "PairSet":
-        """Sample a split's neighbor pairs. On dev, they are the pairs whose expert scores ``prepare`` stores."""
+        """Sample a split's neighbor pairs. On dev, ``prepare`` stores expert scores for the same pairs."""
         labels = evaluation.query_labels
         vectors = np.asarray(prepared.reference_embeddings.document[evaluation.queries])
         neighbors, _ = dev_examples.draw(
@@ -73,7 +73,7 @@ class PairSet:
         *,
         with_intervals: bool,
     ) -> Iterator[Measure]:
-        """Yield an encoder's measures, given its unit embeddings (queries, width) of the sentences on both sides.
+        """Yield an encoder's measures, given unit embeddings (queries, width) of the sentences on both sides.
 
         ``before`` contains the random pairs' cosines before tuning; if it is None, the divergence is left out.
         """
@@ -108,14 +108,14 @@ class PairSet:
 
 
 def _cosines(embeddings: Sides[Float32Array], positions: npt.NDArray[np.integer]) -> Float32Array:
-    """Return the cosines (n,) of pairs (n, 2), each of a first sentence as a query and a second one as a document."""
+    """Return the cosines (n,) of pairs (n, 2), with the first sentence as the query and the second as the document."""
     first, second = positions.T
     cosines: Float32Array = exact_cosines(embeddings.query, first, embeddings.document, second)
     return cosines
 
 
 def reference_measures(prepared: Prepared, evaluation: ScoredSet) -> tuple[Measure, ...]:
-    """Return the reference encoder's measures on a split, or an empty tuple without stored expert scores.
+    """Return the reference encoder's measures on a split, or an empty tuple if no expert scores are stored.
 
     On test, the measures have intervals.
     """

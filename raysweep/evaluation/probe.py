@@ -19,8 +19,8 @@ MAX_SENTENCES = 100_000
 MAX_CLASSES = 2**10
 """Maximum number of classes; with more, a fit would take hours on the driver and be limited to too few sentences."""
 
-_MAX_VALUES = 2**27  # elements of the sample's embeddings: 512 MiB
-# elements of the sample's class probabilities; the solver keeps several copies and recomputes them at each step
+_MAX_VALUES = 2**27  # maximum number of elements of the sample's embeddings: 512 MiB
+# maximum number of class probabilities for the sample; the solver keeps several copies and recomputes them at each step
 _MAX_PROBABILITIES = 2**24
 
 _SAMPLE = (0, 0, 1)  # spawn key of a random stream used only here
@@ -66,7 +66,7 @@ def fit(embeddings: Float32Array, labels: npt.NDArray[np.integer]) -> Head | Non
 def fit_prepared(prepared: Prepared, seed: int, dev: EvaluationSet | None) -> Head | None:
     """Return a probe fitted on a sweep's training sentences, embedded by the reference, or None if all have the same label.
 
-    The probe is calibrated on ``dev``, if given, unless the probe lacks a class. ``seed`` is the sweep's seed.
+    If ``dev`` is given and no class is missing, the probe is calibrated on it. ``seed`` is the sweep's seed.
     """
     sentences = prepared.sentences
     num_classes = len(sentences.label_names)

@@ -59,7 +59,7 @@ class RelationSet(ScoredSet):
         return closeness("cosine", queries, pool, (self.pairs.first, self.pairs.second))
 
     def score(self, values: Float64Array) -> retrieval.Scores:
-        """Return each group's ``ranking`` (1 - PND) and ``agreement`` with the reference for pair ``values`` (pairs,)."""
+        """Return each group's ``ranking`` (1 - PND) and ``agreement`` with the reference for pairs ranked by ``values``."""
         pairs = self.pairs
         ranking = Ranking.of(values, pairs.is_positive, pairs.group, pairs.num_groups)
         errors = count_errors(ranking)

@@ -210,7 +210,9 @@ def _check_labels(
             conflicting_texts.add(text)
     if conflicting_texts:
         num_texts = len(conflicting_texts)
-        display.warn(f"{files.train}: {num_texts} texts have different labels; all rows are kept")
+        display.warn(
+            f"{files.train}: texts that occur with different labels: {num_texts}; all rows are kept"
+        )
     _check_query_labels(files, queries, train_labels, display)
 
 
@@ -226,11 +228,11 @@ def _check_query_labels(
     listed = ", ".join(map(repr, train_labels[:10]))
     if len(train_labels) > 10:
         listed += ", ..."
-    example = f"row {first + 1}: label is {queries.labels[first]!r}; labels of train: {listed}"
+    example = f"row {first + 1}: label is {queries.labels[first]!r}; labels in train: {listed}"
     num_unknown = len(unknown_rows)
     num_queries = len(queries.labels)
     if num_unknown == num_queries:
-        raise InputError(f"{files.test}: no row has a label of train: {example}")
+        raise InputError(f"{files.test}: no row has a label that occurs in train: {example}")
     display.warn(
         f"{files.test}: {num_unknown} of {num_queries} rows have labels that are not in train: {example}"
     )

@@ -1,4 +1,4 @@
-"""Measures of trials on watched data, which they are not tuned for, and their changes from the untuned encoder."""
+"""Measures of trials on watched data, which they are not tuned for, compared with those of the untuned encoder."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ MeasuredRelations = Sequence[Mapping[Geometry, Measured]]
 
 @dataclass(frozen=True)
 class WatchedRelations:
-    """The relations of watched data, with the target's first if there is a target. ``seed`` seeds the bootstrap."""
+    """The relations of watched data, starting with the target's if there is one. ``seed`` seeds the bootstrap."""
 
     relations: Sequence[Relations]
     has_target: bool

@@ -18,7 +18,7 @@ from raysweep.storage.folder import Folder
 class Guard:
     """A guard with its files loaded.
 
-    ``evaluator`` creates a new evaluator for each model, because evaluators keep the similarity function of the first one.
+    ``evaluator`` creates a new evaluator for each model, because an evaluator keeps its first model's similarity function.
     ``left_out`` describes which rows are excluded, if any.
     """
 
@@ -96,10 +96,10 @@ def measure(
             try:
                 metric, score = guard.score(model)
             except Exception as error:  # the library may raise anything
-                yield _as_input_error(f"{name} of {point.name}", error)
+                yield _as_input_error(f"{name} for {point.name}", error)
                 continue
             if not math.isfinite(score):
-                yield InputError(f"{name} of {point.name}: {metric} is {score}")
+                yield InputError(f"{name} for {point.name}: {metric} is {score}")
                 continue
             yield GuardScore(
                 trial=point.trial,
@@ -165,7 +165,7 @@ def _rows(file: str, columns: tuple[str, str]) -> Iterator[tuple[str, str]]:
         for block in sources.read_values(piece, columns):
             for cells in zip(*block, strict=True):
                 num_rows += 1
-                # None and NaN, which differs from itself, are empty.
+                # Treat None and NaN (which differs from itself) as empty.
                 texts = ["" if cell is None or cell != cell else str(cell) for cell in cells]
                 for column, text in zip(columns, texts, strict=True):
                     if not text.strip():

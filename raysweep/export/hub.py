@@ -33,17 +33,17 @@ def push(folder: Path, name: str, *, private: bool) -> str:
         InputError: If the Hub is unreachable or rejects the upload. The folder is kept, and the one-line
             message explains how to push it later.
     """
-    later = f"later: hf upload {shlex.quote(name)} {shlex.quote(str(folder))} . --exclude {' '.join(KEPT_HERE)}"
+    upload = f"run: hf upload {shlex.quote(name)} {shlex.quote(str(folder))} . --exclude {' '.join(KEPT_HERE)}"
     written = f"{folder} was written but not pushed to {name}"
     if not reachable():
-        raise InputError(f"{written}: the Hub is unreachable; {later}")
+        raise InputError(f"{written}: the Hub is unreachable; to upload it later, {upload}")
     from huggingface_hub import HfApi, get_token
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
     token = get_token()
     if token is None:
         raise InputError(
-            f"{written}: no Hub token found; set HF_TOKEN or run hf auth login, and {later}"
+            f"{written}: no Hub token found; set HF_TOKEN or run hf auth login, then {upload}"
         )
     disable_progress_bars()
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
@@ -65,7 +65,7 @@ def push(folder: Path, name: str, *, private: bool) -> str:
         raise
     except Exception as error:  # the client passes on any error from its lower layers
         reason = _one_line(error).replace(token, "(token)")
-        raise InputError(f"{written}: {reason}; {later}") from None
+        raise InputError(f"{written}: {reason}; to upload it later, {upload}") from None
     return f"{api.endpoint}/{name}"
 
 

@@ -51,19 +51,19 @@ _JOINED = {
     "concat": "Each embedding is [√g·e_M ; e_R]/√(1+g), where e_M is the tuned encoder's embedding and e_R the reference "
     "encoder's, so that cosines rank by cos_R + g·cos_M. Modules of sentence-transformers 6 join the two encoders.",
     "class_concat": "Each embedding is [√g·p ; e_R], where p are the class probabilities from the tuned encoder's head and "
-    "e_R is the reference encoder's embedding. Rank by the inner product, which is cos_R + g·p·p'. Embeddings differ in "
-    "length, so do not normalize them. Modules of sentence-transformers 6 join the two encoders.",
+    "e_R is the reference encoder's embedding. Rank by the inner product, which is cos_R + g·p·p'. Embeddings have "
+    "different norms, so do not normalize them. Modules of sentence-transformers 6 join the two encoders.",
     LABELED: "The model embeds queries as [√g·p ; e_R], where p are the class probabilities from the tuned encoder's head "
     "and e_R is the reference encoder's embedding. For the sentences to retrieve, whose labels are known, one-hot labels "
     "replace p, as in the code below; the inner product with a query is then cos_R + g·p(the sentence's label). Embeddings "
-    "differ in length, so do not normalize them. If the labels are not used, this is a class_concat model, which has "
+    "have different norms, so do not normalize them. If the labels are not used, this is a class_concat model, which has "
     "different scores. Modules of sentence-transformers 6 join the two encoders.",
     QUERY: "`encode_query` uses the tuned encoder and `encode_document` the reference encoder, so the reference encoder's "
     "existing document embeddings stay valid.",
     QUERY_CONCAT: "`encode_query` returns e_R + g·e_M, scaled to unit length, where e_M is the tuned encoder's embedding "
     "and e_R the reference encoder's. `encode_document` uses the reference encoder, so its existing document embeddings "
     "stay valid.",
-    "interpolate": "The weights are interpolated between those of the base model and the tuned ones.",
+    "interpolate": "The weights are interpolated between those of the base model and those of the tuned encoder.",
     "truncate": "Each embedding consists of the first coordinates of the tuned encoder's embedding.",
 }
 
@@ -339,8 +339,8 @@ def _front_section(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
     if facts.member.is_knee:
         marks.append("the knee")
     if facts.member.is_best:
-        marks.append("the best by the objective")
-    mark = f", {' and '.join(marks)}" if marks else ""
+        marks.append("the best point by the objective")
+    mark = f"; it is {' and '.join(marks)}" if marks else ""
     place = f"one of {len(members)} points" if len(members) > 1 else "the only point"
     kind = " of points that use the labels of the pool" if facts.point.kind == LABELED else ""
     loading = ""
@@ -391,8 +391,8 @@ def _data_set_sentence(facts: CardFacts) -> str:
     names = ", ".join(map(_plain, facts.summary.results.info.tasks))
     return (
         f"The sweep trained an adapter on the data sets {names} in sequence, each with its own mask (HyperMask). This model "
-        f"is for {_plain(facts.data_set)}: the frozen encoder, followed by dense layers that apply the adapter with that "
-        "mask. The scores are means over all data sets, each with its own mask."
+        f"is for {_plain(facts.data_set)}: it consists of the frozen encoder, followed by dense layers that apply the "
+        "adapter with this data set's mask. The scores are means over all data sets, each with its own mask."
     )
 
 
@@ -443,7 +443,7 @@ def _reference_sentence(summary: Summary) -> str:
         sizes = f"{num_queries:,} queries, {num_pool:,} {to_find}"
         scores = f"{first_heading} {first:.5f}, {second_heading} {second:.5f}"
         terms.append(f"{scores} on {split} ({sizes})")
-    return f"The reference encoder itself: {'; '.join(terms)}." if terms else ""
+    return f"The reference encoder's own scores: {'; '.join(terms)}." if terms else ""
 
 
 def _guard_sentence(member: Member) -> str:
@@ -456,13 +456,15 @@ def _guard_sentence(member: Member) -> str:
 
 
 def guard_warnings(facts: CardFacts) -> list[str]:
-    """Return warnings for guards that the point misses or was not scored on; empty if it meets all guards."""
+    """Return warnings for guards that the point does not meet or was not scored on; empty if it meets all guards."""
     missed = [
         f"{score.score:.5f} on {name} (required: at least {score.at_least:g})"
         for name, score in sorted(facts.member.guards.items())
         if not score.is_met
     ]
-    warnings = [f"This point misses a guard of its sweep: {'; '.join(missed)}"] if missed else []
+    warnings = (
+        [f"This point does not meet all guards of its sweep: {'; '.join(missed)}"] if missed else []
+    )
     if facts.unmeasured:
         warnings.append(
             f"Guards of the sweep that have not been measured for this point: {', '.join(facts.unmeasured)}"

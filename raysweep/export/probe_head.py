@@ -18,7 +18,7 @@ from raysweep.storage.location import join
 
 PROBE = "probe"  # the kind of the probe's points
 
-MAX_DIFFERENCE = 1e-6  # from the stored score; the solver may converge elsewhere on another machine
+MAX_DIFFERENCE = 1e-6  # maximum difference from the stored score; the solver may converge differently on another machine
 
 
 def fit_again(run: Folder, settings: Mapping[str, Any], point: Point) -> Head:
@@ -46,6 +46,6 @@ def fit_again(run: Folder, settings: Mapping[str, Any], point: Point) -> Head:
         if not difference <= MAX_DIFFERENCE:
             raise InputError(
                 f"{run.location}: the probe refitted on the artifacts differs in {name} by {difference:.2g}; "
-                f"allowed: {MAX_DIFFERENCE:g}"
+                f"allowed: at most {MAX_DIFFERENCE:g}"
             )
     return head

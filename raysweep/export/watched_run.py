@@ -1,4 +1,4 @@
-"""Measurement of a run's trials on watched data with their stored weights, for the run's report."""
+"""Measurement of a run's trials on watched data, using the stored weights, for the run's report."""
 
 import json
 from collections.abc import Callable, Sequence

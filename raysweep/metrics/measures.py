@@ -74,7 +74,7 @@ def vote(
         rows = slice(start, start + num_rows)
         block = labels[rows]
         agrees = block[:, :, None] == block[:, None, :]
-        votes_of_rank = agrees @ votes  # for the label at each rank
+        votes_of_rank = agrees @ votes  # total votes for the label at each rank
         best_rank = votes_of_rank.argmax(axis=1)  # ties go to the label of the nearest sentence
         best_label = np.take_along_axis(block, best_rank[:, None], axis=1)
         winners[rows] = best_label[:, 0]

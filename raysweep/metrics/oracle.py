@@ -57,8 +57,8 @@ def oracle_scores(
         rows = slice(start, start + num_rows)
         block = np.asarray(cosines[rows], dtype=np.float64)
         is_own_class = np.asarray(same_label[rows])
-        # Whatever the bonus, only a query's k nearest sentences in its own class and in other classes can be retrieved.
-        # If a query has fewer than k of either, cosines of minus infinity fill the gap.
+        # Whatever the bonus, only the k nearest sentences in the query's class and the k nearest in other classes can be
+        # retrieved. If a query has fewer than k of either, cosines of minus infinity fill the gap.
         own_columns, own_cosines = _nearest(block, is_own_class, k)
         other_columns, other_cosines = _nearest(block, ~is_own_class, k)
         columns = np.hstack([own_columns, other_columns])

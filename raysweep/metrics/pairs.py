@@ -58,7 +58,7 @@ class PrecisionRecall(NamedTuple):
     recall: NDArray[np.float64]
 
     def at_equal_steps(self, count: int) -> Float64Array:
-        """Return the precisions (count,) at the first cosines to reach the recalls 1 / count, 2 / count, ..., 1."""
+        """Return the precisions (count,) at the highest cosines with recalls of at least 1 / count, 2 / count, ..., 1."""
         recalls = np.arange(1, count + 1) / count
         # Recalls are ratios of integers; the tolerance keeps a rounding error from skipping a cosine.
         reached = np.searchsorted(self.recall, recalls - 1e-12)
@@ -128,7 +128,7 @@ def cosine_divergence(
     """
     shares = []
     for cosines in (before, after):
-        # Cosines that rounding pushes above 1 count in the last bin.
+        # Cosines that rounding pushes above 1 are counted in the last bin.
         clipped = np.clip(cosines, -1, 1)
         counts, _ = np.histogram(clipped, BINS, (-1, 1), weights=weights)
         shares.append((counts + 1) / (counts.sum() + BINS))

@@ -23,7 +23,7 @@ def as_points(points: ArrayLike) -> Float64Array:
     if not has_pairs or not is_finite.all():
         not_finite = array[~is_finite]
         raise ValueError(
-            f"points have shape {array.shape} and values {not_finite}; allowed: shape (n, 2), finite values"
+            f"points have shape {array.shape} and non-finite values {not_finite}; allowed: shape (n, 2), finite values"
         )
     return array
 
@@ -82,7 +82,7 @@ def dominated_by(points: ArrayLike, front: ArrayLike) -> NDArray[np.bool_]:
 
 
 def layers(points: ArrayLike) -> NDArray[np.int64]:
-    """Return the non-dominated layer of each point (n, 2): 0 for the front, 1 for the front of the remaining ones, etc.
+    """Return the non-dominated layer of each point (n, 2): 0 for the front, 1 for the front of the rest, etc.
 
     A point counts as dominated by an earlier equal point. O(n log n): points are visited in order of descending P, so a
     layer dominates a point if the layer's best S so far is at least as high. Bisection finds the first layer that does

@@ -53,7 +53,7 @@ class Ranking:
         Args:
             closeness: The similarity or negative distance of each candidate.
             is_positive: Whether each candidate is a positive.
-            group: The number of each candidate's group, from 0, in any order.
+            group: The group number of each candidate, starting at 0, in any order.
             num_groups: The number of groups, including those without candidates.
         """
         num_candidates = np.bincount(group, minlength=num_groups)
@@ -93,7 +93,7 @@ class Ranking:
 
 @dataclass(frozen=True)
 class ErrorCounts:
-    """Each group's number of (positive, negative) pairs, and of those whose positive is not closer, (groups,) each."""
+    """The number of each group's (positive, negative) pairs, and of those in the wrong order, (groups,) each."""
 
     errors: Integers
     pairs: Integers
@@ -125,7 +125,7 @@ class ErrorCounts:
 
 
 def count_errors(ranking: Ranking) -> ErrorCounts:
-    """Count each group's (positive, negative) pairs, and those whose positive is not closer than the negative."""
+    """Count each group's (positive, negative) pairs, and those in which the positive is not closer than the negative."""
     negatives_above = ranking.rank - ranking.positives_so_far
     errors = np.zeros(len(ranking.groups), np.int64)
     is_positive = ranking.is_positive

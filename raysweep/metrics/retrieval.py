@@ -24,8 +24,8 @@ QUERIES_PER_BLOCK = 1024  # limits a block of cosines to 1024 * pool * 4 bytes
 class Scores:
     """Per-query scores of one retrieval; ``named`` maps each score's name to an array (queries,).
 
-    ``retrieved`` (readable queries, k) contains the pool positions retrieved for the queries with stored readings, best
-    first. It is None if they are unknown.
+    ``retrieved`` (readable queries, k) contains the pool positions retrieved for the queries whose retrieved sentences
+    are stored, best first. It is None if the positions are unknown.
     """
 
     named: Mapping[str, Float64Array]
@@ -127,7 +127,7 @@ def _select_largest(
     counts = is_candidate.sum(axis=1)
     num_before = np.cumsum(counts) - counts  # candidates in earlier rows
     positions = np.arange(len(cells))
-    positions -= np.repeat(num_before, counts)  # within the row
+    positions -= np.repeat(num_before, counts)  # position of each candidate within its row
     shape = (len(values), counts.max(initial=k))
     candidate_columns = np.zeros(shape, np.int64)
     candidate_columns[rows, positions] = columns

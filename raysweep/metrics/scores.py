@@ -126,12 +126,12 @@ class Goals(NamedTuple):
 
     @property
     def ratio(self) -> str | None:
-        """The name of the ratio of S to the reference encoder's S, such as retention, or None if it is not a score."""
+        """The name of the ratio of S to the reference encoder's S, such as retention, or None if there is no such score."""
         return next((name for name, spec in SCORES.items() if spec.relative_to == self.s), None)
 
     @property
     def main_scores(self) -> tuple[str, ...]:
-        """The scores in short tables: P, S and, if it is a score, the ratio of S to the reference encoder's S."""
+        """The scores in short tables: P, S and, if there is such a score, the ratio of S to the reference encoder's S."""
         return (self.p, self.s) if self.ratio is None else (self.p, self.s, self.ratio)
 
     @property

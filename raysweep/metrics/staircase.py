@@ -46,7 +46,7 @@ class Staircase:
         left = right  # becomes the first step that the point dominates
         while left and steps[left - 1][1] <= y:
             left -= 1
-        # The area between the new step and the steps under it.
+        # Sum the area between the new step and the steps under it.
         begin = steps[left - 1][0] if left else 0.0
         floor = steps[right][1] if right < len(steps) else 0.0
         steps_under = [*steps[left:right], (x, floor)]

@@ -36,9 +36,10 @@ _Z_CAPTION = (
     "Two-proportion z-tests of polarity P (x100) against {against}. With uniform rank weights, P is the share of all "
     "retrieved sentences that have their query's label. The binomial z treats these sentences as independent, but the "
     "k sentences retrieved for a query are correlated. The design effect is the variance of P over queries divided by "
-    "the binomial variance, P (1 - P) / k; if it is unknown for one of two rows, the other row's is used for both. "
+    "the binomial variance, P (1 - P) / k; if it is unknown for one of the two rows, the other row's is used for both. "
     "z includes the design effect; p is two-sided, based on z, and adjusted for all rows by Holm's method. The test "
-    "treats rows as measured on different queries; if they share queries, a paired comparison is more informative."
+    "treats rows as if they were measured on different queries; if they share queries, a paired comparison is more "
+    "informative."
 )
 
 
@@ -78,7 +79,7 @@ def by_margin(
         columns.append(column)
     caption = (
         f"{score.capitalize()} {_SYMBOLS[score]} (x100) by loss, margin and model: mean over queries, "
-        f"with its standard deviation over queries in parentheses if known. {measured} Each configuration is shown after "
+        f"with the standard deviation in parentheses if known. {measured} Each configuration is shown after "
         f"its last rung.{_describe_endings(last_points)} The best configuration in each column is in bold."
     )
     groups = rows["loss"].where(is_configuration, "baselines").tolist()
@@ -162,9 +163,9 @@ def _check_counts(models: Sequence[ModelScores]) -> None:
         problem = (
             f"has {NUM_EXAMPLES} {counts.pop():,}"
             if counts
-            else f"lacks a parameter {NUM_EXAMPLES!r}"
+            else f"lacks the parameter {NUM_EXAMPLES!r}"
         )
-        raise NoLayoutError(f"every configuration {problem}; the layout compares several")
+        raise NoLayoutError(f"every configuration {problem}; the layout compares several values")
 
 
 def by_rung(models: Sequence[ModelScores], wanted: ScoredSplit | None = None) -> Layout:
@@ -176,7 +177,9 @@ def by_rung(models: Sequence[ModelScores], wanted: ScoredSplit | None = None) ->
     _check_losses(models)
     max_rungs = max(len(configuration.rungs) for configuration in all_configurations(models))
     if max_rungs == 1:
-        raise NoLayoutError("every configuration has only one rung; the layout compares several")
+        raise NoLayoutError(
+            "every configuration has only one rung; the layout compares several rungs"
+        )
     points = configuration_points(models)
     split, measured = choose_split(models, points, wanted)
     points = points[points["split"] == split]
@@ -197,10 +200,10 @@ def by_rung(models: Sequence[ModelScores], wanted: ScoredSplit | None = None) ->
         columns.append(
             Column(f"best {symbol}", score, best_scores, DIGITS, is_best=is_best.tolist())
         )
-        columns.append(Column("of", f"{score}_of", best_points["text"].tolist()))
+        columns.append(Column("reached by", f"{score}_of", best_points["text"].tolist()))
     caption = (
         "The best polarity P and the best similarity S (x100) of each loss at each rung, and the configurations that reach "
-        f"them, usually two different ones. Rungs are epochs if the source has epochs. {measured} The best values over "
+        f"them (usually two different ones). Rungs are epochs if the source has epochs. {measured} The best values over "
         "rungs are in bold."
     )
     baselines = baseline_points(models)
@@ -241,8 +244,8 @@ def by_k(scores: "pd.DataFrame", measured: str = "") -> Layout:
         make_column(rows, "accuracy", "accuracy", DIGITS_BY_K),
     )
     caption = (
-        "Polarity P and similarity S (x100) by the number k of retrieved sentences: mean over queries, with its standard "
-        f"deviation over queries in parentheses; and accuracy. {measured}"
+        "Polarity P and similarity S (x100) by the number k of retrieved sentences: mean over queries, with the standard "
+        f"deviation in parentheses; and accuracy. {measured}"
     )
     groups = list(zip(rows["rank_weights"], rows["model"], strict=True))
     return Layout("by_k", caption.strip(), columns, groups, lambda: figures.draw_by_k(rows))
@@ -268,7 +271,7 @@ def z_tests(
     if not tests:
         raise NoLayoutError(
             f"no row can be tested against {against!r}; required: the same k and uniform rank weights, a standard "
-            "deviation over queries for at least one of two rows and, in files, the columns num_queries and k"
+            "deviation over queries for at least one of the two rows and, in files, the columns num_queries and k"
         )
     adjusted = holm([test.p_value for test in tests.values()])
     for (row, test), p_holm in zip(tests.items(), adjusted, strict=True):
@@ -336,4 +339,4 @@ def _describe_endings(points: "pd.DataFrame") -> str:
     num_short = int((configurations["rung"] < most_rungs).sum())
     if not num_short:
         return ""
-    return f" {num_short} of {len(configurations)} configurations ended earlier than others of their model."
+    return f" {num_short} of {len(configurations)} configurations ended earlier than other configurations of the same model."

@@ -224,7 +224,7 @@ def select(models: Iterable[ModelScores], where: Mapping[str, str]) -> list[Mode
             if configurations:
                 parts.append(dataclasses.replace(model, configurations=tuple(configurations)))
         if not parts:
-            allowed = ", ".join(sorted(texts)[:20]) or "names of parameters, model, dataset"
+            allowed = ", ".join(sorted(texts)[:20]) or "model, dataset, or the name of a parameter"
             raise InputError(f"--where: no configuration has {name} {wanted!r}; allowed: {allowed}")
         selected = parts
     return selected

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _LOSS_PARAMETERS = ("loss", "margin", "scale")
 
 _SCORES = ("polarity", "similarity", "polarity_std", "similarity_std")
-# of a frame without rows
+# columns of a frame without rows
 _COLUMNS = (
     "model",
     "position",
@@ -224,7 +224,7 @@ def choose_split(
         split_texts.append("as recorded")
     parts = [" or ".join(split_texts)]
     if num_scored < num_points:
-        parts.append(f"which {num_scored} of {num_points} points have")
+        parts[0] += f" (available for {num_scored} of {num_points} points)"
     parts += _describe_retrieval(models)
     described = ", ".join(parts)
     return split, f"Scores {described}."
@@ -245,5 +245,5 @@ def _describe_retrieval(models: Sequence[ModelScores]) -> list[str]:
         listed = ", ".join(members)
         parts.append(f"{retrieval} for {listed}")
     if unknown:
-        parts.append(f"which is not recorded for {', '.join(unknown)}")
+        parts.append(f"retrieval settings not recorded for {', '.join(unknown)}")
     return parts

@@ -19,7 +19,7 @@ class PublishedTable:
 
     file: str
     model: str
-    width: int  # of the embeddings
+    width: int  # embedding dimension
     num_queries: int
     queries_digest: str  # see :func:`digest`
 

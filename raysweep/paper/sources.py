@@ -4,7 +4,7 @@ A file has the columns ``polarity`` and ``similarity``, in [0, 1] or x100, and o
 ``num_examples`` is an alias for ``examples_per_rung``. Optional columns:
 
 - ``model`` and ``dataset``; each combination of their values becomes a column in layouts
-- one of BUDGETS; without one, all scores are those after training
+- one of BUDGETS; without one, all scores are taken to be those at the end of training
 - ``split``, ``kind`` and ``value``, as in recordings
 - DEVIATIONS
 - COUNTS, whose product is the number of sentences of which P is an unweighted share; z-tests require them
@@ -260,7 +260,7 @@ def _read_numbers(frame: "pd.DataFrame") -> "pd.DataFrame":
     for column in ("polarity", *DEVIATIONS):
         scores = frame[column]
         is_negative = scores < 0
-        reject_cells(scores, is_negative, "numbers from 0")
+        reject_cells(scores, is_negative, "nonnegative numbers")
     for column in COUNTS:
         counts = frame[column]
         is_invalid = (counts % 1 > 0) | (counts < 1)
@@ -276,7 +276,7 @@ def _read_numbers(frame: "pd.DataFrame") -> "pd.DataFrame":
             "allowed: both in [0, 1], or both x100"
         )
     if has_percents:
-        reject_cells(polarity, ~is_percent, "scores x100, as in other rows")
+        reject_cells(polarity, ~is_percent, "scores x100, as in the other rows")
         for column in ("polarity", "similarity", *DEVIATIONS):
             frame[column] = frame[column] / 100
     return frame

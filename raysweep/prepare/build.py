@@ -29,8 +29,8 @@ from raysweep.storage.private import make_private
 from raysweep.terminal import Advance, Display
 
 POLL_SECONDS = 0.2
-MAX_DEATHS = 2  # of coordinators per stage
-GOOD_RECALL = 0.9  # of an inverted file; lower values cause a warning
+MAX_DEATHS = 2  # a stage fails if more coordinators than this die
+GOOD_RECALL = 0.9  # minimum recall of an inverted file; lower values cause a warning
 
 
 def prepare(plan: Plan, capacity: Capacity | None, display: Display) -> Prepared:
@@ -137,7 +137,7 @@ def _report_recall(all_stages: Iterable[ArtifactStage], display: Display) -> Non
         if recall is not None:
             report = display.line if recall >= GOOD_RECALL else display.warn
             report(
-                f"prepare: neighbors: the inverted file found {recall:.1%} of the exact neighbors of a sample"
+                f"prepare: neighbors: the inverted file found {recall:.1%} of the exact neighbors for a sample of sentences"
             )
 
 
@@ -188,9 +188,9 @@ def _start_coordinator(plan: Plan, capacity: Capacity) -> Any:
 def _warm_up(missing: list[ArtifactStage], coordinator: Any, capacity: Capacity) -> list[Any]:
     """Start tasks that import the encoding libraries while the coordinator starts; encoding reuses their processes.
 
-    The tasks request an encoder's CPUs, since encoding would otherwise start in other processes. Ray Data starts its
-    actors now, because later they would take the idle processes. On GPUs, nothing is started, since each encoder gets
-    a new process.
+    The tasks request as many CPUs as an encoder, since encoding would otherwise start in other processes. Ray Data's
+    actors are started now, because later they would occupy the idle processes. On GPUs, nothing is started, since each
+    encoder gets a new process.
     """
     import ray
 
@@ -311,7 +311,7 @@ def _watch(
 
 @dataclass
 class _StallDetector:
-    """Detector of a stage that makes no progress for ``resources.stall_seconds``."""
+    """Detector for a stage that makes no progress for ``resources.stall_seconds``."""
 
     stage_name: str
     stall_seconds: float

@@ -1,7 +1,7 @@
 """Run a worker over chunks of consecutive rows, in this process or with Ray Data on a cluster.
 
-Workers memory-map artifacts and store large results themselves, so little more than row numbers is sent to them. What
-they return is small and arrives in order. No stage has a read or write task that could starve for a CPU.
+Workers memory-map artifacts and store large results themselves, so little more than row numbers is sent to them. Their
+results are small and arrive in order. No stage has a read or write task that could starve for a CPU.
 """
 
 import threading
@@ -101,7 +101,10 @@ class ChunkedJob:
 
 
 def start_ray_data() -> None:
-    """Run a minimal job so that Ray Data starts its own actors, which takes seconds and occupies processes."""
+    """Run a minimal job so that Ray Data starts its own actors now.
+
+    Starting them takes several seconds and occupies processes.
+    """
     import ray
     from ray.data import DataContext
 

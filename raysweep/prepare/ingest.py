@@ -264,7 +264,7 @@ class _LabelCounts:
 
 
 def label_key(name: str) -> int:
-    """Return a digest that identifies the label, on any machine, until labels are numbered."""
+    """Return a digest, the same on every machine, that identifies the label until labels are numbered."""
     digest = blake2b(name.encode(), digest_size=_KEY_BYTES).digest()
     return int.from_bytes(digest, "big")
 
@@ -393,7 +393,9 @@ class ConflictWorker:
 
 
 class DuplicateWorker:
-    """Worker that finds the duplicates in a partition: ids whose digest has an earlier id, and the earliest such id.
+    """Worker that finds the duplicates in a partition.
+
+    It returns each id whose digest also belongs to a lower id, together with the lowest id that has this digest.
 
     Chunks are numbered by kind of digest, then by partition.
     """
@@ -477,7 +479,7 @@ class InsideWorker:
         self.max_rows = max_rows
 
     def __call__(self, chunk: Columns) -> Columns:
-        """Return an entry with a count for each phrase found, then an entry for each pair of training row and phrase."""
+        """Return an entry with a count for each phrase found, then an entry for each (training row, phrase) pair."""
         number = chunk_number(chunk)
         first_row = number * self.rows_per_shard
         texts = self.shards.read(number).column("text")

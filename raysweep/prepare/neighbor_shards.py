@@ -29,16 +29,16 @@ from raysweep.data.shards import Report, Shard, ShardSet, open_array
 # smaller shards are not worth the second or two that an actor takes to start
 MIN_ROWS_PER_SHARD = 2**15
 FEW_ROWS = 2**17
-# per block if there are few rows; small enough that no worker of a small cluster is idle
+# queries per block if there are few rows; small enough that no worker in a small cluster is idle
 QUERIES_OF_FEW = 2048
-QUERIES = 4096  # faiss multiplies this many at once, so larger blocks are no faster
+QUERIES = 4096  # per block; faiss multiplies this many at once, so larger blocks are no faster
 QUERIES_IN_CELLS = 16384  # each cell is multiplied by all the queries in a block that probe it
-# in addition to the block being merged, so that no shard has to wait for the next block
+# blocks in flight besides the one being merged, so that no shard has to wait for the next block
 BLOCKS_AHEAD = 2
-RESTARTS = 3  # of a shard whose process or node died; the shard then rereads its vectors
+RESTARTS = 3  # allowed if a shard's process or node dies; the shard then rereads its vectors
 # how long to wait for another worker before the search starts with the workers that have joined
 JOIN_SECONDS = 60.0
-QUIET_JOIN_SECONDS = 5.0  # of waiting for workers before the wait is reported
+QUIET_JOIN_SECONDS = 5.0  # how long to wait for workers before reporting the wait
 
 OpenVectors = Callable[[], VectorFile]
 """Opens the vectors on the calling worker, so that each worker reads only the rows that it needs."""
@@ -228,8 +228,9 @@ class ShardActors:
         """Wait for the shards' workers to start, and return how many have started, at least one.
 
         The wait ends when all have started, or when at least one has and no other has joined for JOIN_SECONDS.
-        ``report`` is called regularly with a message about the missing workers. Before the first worker starts, it is
-        called with "", because this may be a stall, and when the wait is over, it is called with "" once more.
+        ``report`` is called regularly with a message about the missing workers. Before the first worker starts, the
+        message is empty, because the stage may have stalled. When the wait is over, ``report`` is called once more with
+        an empty message.
         """
         import ray
 
@@ -248,11 +249,11 @@ class ShardActors:
                 break
             missing = ""
             if num_joined and starting:
-                gpus = f" and {self._request.gpus:g} GPUs" if self._request.gpus else ""
+                gpus = f", GPUs per worker={self._request.gpus:g}" if self._request.gpus else ""
                 missing = (
                     f"neighbors: {num_joined} of {num_shards} search workers have started; unless another joins within "
-                    f"{JOIN_SECONDS:g} s, the search uses fewer, larger shards (missing: {len(starting)} x "
-                    f"({self._request.cpus:g} CPUs{gpus}))"
+                    f"{JOIN_SECONDS:g} s, the search uses fewer, larger shards (missing workers={len(starting)}, "
+                    f"CPUs per worker={self._request.cpus:g}{gpus})"
                 )
             report(missing)
         report("")
@@ -331,8 +332,8 @@ def open_shards(
     """Yield at most ``max_shards`` shards in actors, and kill the actors when the context exits.
 
     All shards must be alive at the same time, since each block of queries needs all of them. If only some actors start,
-    all are killed and that many are created again, with larger shards. ``report`` is called with a description of the
-    wait, and with "" when the wait is over.
+    all are killed and replaced by as many actors as had started, with larger shards. ``report`` is called with a
+    description of the wait, and with "" when the wait is over.
     """
     num_shards, request = fit(max_shards)
     while True:

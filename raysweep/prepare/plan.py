@@ -42,7 +42,7 @@ _RELATED = ("kind", "columns", "positive_label", "thresholds")
 """Settings of ``data`` that have no effect on labeled sentences."""
 
 LABELS = 2
-"""Version of label normalization (stripped, NFC, numbers compared by value). Part of the sentences' key."""
+"""Version of label normalization (strip, convert to NFC, compare numbers by value). Part of the sentences' key."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class TokensStage(ArtifactStage):
 
 @dataclass(frozen=True)
 class NeighborsStage(ArtifactStage):
-    """The nearest training sentences of each training sentence, by the embeddings in ``encoded``."""
+    """The nearest training sentences of each training sentence, according to the embeddings in ``encoded``."""
 
     kind = "neighbors"
     sentences: Artifact
@@ -259,7 +259,7 @@ class Plan:
         if num_pairs > MAX_PAIRS:
             raise InputError(
                 f"examples.neighbors is all, but train has {num_pairs:,} ordered pairs of the same class; allowed: at most "
-                f"{MAX_PAIRS:,}, or fewer sentences with examples.anchors_per_class"
+                f"{MAX_PAIRS:,}; to use fewer sentences, set or lower examples.anchors_per_class"
             )
 
     def check_k(self) -> None:
@@ -478,7 +478,7 @@ class _Encoder(NamedTuple):
     config: EncoderConfig
     source: ModelSource
     notes: list[str]
-    side: Side = "document"  # of an encoder with a Router
+    side: Side = "document"  # "query" only for an encoder with a Router
 
     @classmethod
     def of(cls, config: EncoderConfig, source: ModelSource) -> "_Encoder":
@@ -667,7 +667,7 @@ class _Planner:
         return artifacts
 
     def _example_parameters(self, kind: str) -> dict[str, Any]:
-        """Return the parameters of one kind of examples that do not depend on the source of the pairs."""
+        """Return the parameters for one kind of example, except those that depend on the source of the pairs."""
         mining = self.config.examples
         parameters = {
             "example_kind": kind,
@@ -687,7 +687,7 @@ class _Planner:
     def scores(
         self, sentences: Artifact, examples: Mapping[str, Artifact], reference: Artifact
     ) -> dict[str, Artifact]:
-        """Return the artifacts with the experts' scores for scored pairs, keyed by split; empty without experts."""
+        """Return the artifacts with the experts' scores for scored pairs, keyed by split, or {} without experts."""
         encoders = self.config.examples.experts
         if not encoders or "scored_pair" not in examples:
             return {}

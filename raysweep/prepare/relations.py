@@ -1,6 +1,6 @@
 """Build the sentences, and the relations between them, for a sweep on retrieval data or pairs.
 
-A single process reads all sources, so they must fit into its memory.
+A single process reads all sources, so they must fit in its memory.
 """
 
 import io
@@ -87,7 +87,7 @@ def _summarize(data: DataConfig, by_split: Mapping[Split, Relations]) -> Dataset
             )
         if of_split.num_left_out:
             warnings.append(
-                f"{split}: {of_split.num_left_out:,} rows are neither positive nor negative and are left out"
+                f"{split}: rows that are neither positive nor negative are left out (rows={of_split.num_left_out:,})"
             )
         queries = np.unique(of_split.first).tolist()
         num_repeated = sum(folded[split][query] in in_train for query in queries)

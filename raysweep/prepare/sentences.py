@@ -39,13 +39,13 @@ ROWS_PER_PARTITION = 2**17  # approximate
 FEW_ROWS = 2**17  # up to this many rows are processed in this process once they have been read
 FEW_BYTES = 2**25
 FEW_PIECES = 8
-FOOTERS_AT_ONCE = 16  # footers of large Parquet files, which describe the row groups
+FOOTERS_AT_ONCE = 16  # footers of large Parquet files, which list the row groups, read at a time
 TEXTS_PER_CHUNK = 2**13  # texts returned at a time
 MAX_SHOWN = 5  # conflicting texts in the summary, and labels in warnings
 MAX_LABELS_LISTED = 10
 MAX_LABELS = 1000  # more labels than this, with fewer than two rows each on average, suggest the wrong column
 
-_MAX_DIGITS = 4000  # of a number in a label's name; Python parses at most 4,300
+_MAX_DIGITS = 4000  # compared in each number in a label's name; Python parses at most 4,300
 
 
 class JobRunner(Protocol):
@@ -158,7 +158,7 @@ class SentencesBuilder:
             if absent:
                 labels = _list_labels(absent, len(label_names))
                 warnings.append(
-                    f"{split}: no texts have {labels}; the scores on {split} do not cover them"
+                    f"{split}: no texts for {labels}; scores on {split} do not cover these labels"
                 )
         summary = DatasetSummary(
             sources=self.sources,
@@ -210,7 +210,7 @@ class SentencesBuilder:
         if num_labels > MAX_LABELS and num_labels > num_train / 2:
             raise InputError(
                 f"{sources.shown(self.data.train)}: column {self.data.label_column!r} has {num_labels} different labels in "
-                f"{num_train} rows, too many to be classes; set data.label_column to the column of labels"
+                f"{num_train} rows, too many to be classes; set data.label_column to the column that contains labels"
             )
 
     def _read_pieces(self) -> list[Report]:
@@ -324,7 +324,7 @@ class SentencesBuilder:
         if not self._num_conflicting:
             return ""
         columns = f"{self.data.text_column!r} and {self.data.label_column!r}"
-        return f" (without {self._num_conflicting} rows whose text has different labels; columns {columns})"
+        return f" (not counting {self._num_conflicting} rows whose text has different labels; columns {columns})"
 
     def _name_labels(self) -> list[str]:
         """Return the names of the labels that remain in train, in natural sort order.
@@ -472,14 +472,14 @@ class SentencesBuilder:
                 "every label has only one row" if is_single else f"{num_train} rows are too few"
             )
             raise InputError(
-                f"{sources.shown(self.data.train)}: dev cannot be split off train, because "
+                f"{sources.shown(self.data.train)}: dev cannot be split off from train, because "
                 f"{rows_left}{self._after_conflicts}; set data.dev or add rows"
             )
         rows.splits[:num_train][carving.is_dev] = SPLITS.index("dev")
         rows.splits[:num_train][carving.is_left_out] = NO_SPLIT
 
     def _containment(self, is_train: npt.NDArray[np.bool_]) -> Containment:
-        """Return a search for texts inside training rows; the workers run it."""
+        """Return a search for texts inside training rows, which the workers run."""
         columns = {"is_train": ingest.pack_masks(is_train, ROWS_PER_SHARD)}
 
         def find_phrases(phrases: Sequence[str], max_rows: int) -> Iterator[Matches]:
@@ -586,7 +586,7 @@ def _carving_warnings(rows: DatasetRows, label_names: Sequence[str]) -> list[str
     num_left_out = np.count_nonzero(rows.splits == NO_SPLIT)
     if num_left_out:
         warnings.append(
-            f"train: {num_left_out} texts contain dev texts word for word; they are left out of train and the pool"
+            f"train: texts that contain dev texts word for word are left out of train and the pool (texts={num_left_out})"
         )
     in_train = rows.count_labels("train", len(label_names))
     in_dev = rows.count_labels("dev", len(label_names))
@@ -595,7 +595,7 @@ def _carving_warnings(rows: DatasetRows, label_names: Sequence[str]) -> list[str
     if absent:
         labels = _list_labels(absent, len(label_names))
         warnings.append(
-            f"dev: no texts have {labels}; all their texts occur inside texts that stay in train"
+            f"dev: no texts for {labels}; all texts with these labels occur inside texts that stay in train"
         )
     return warnings
 

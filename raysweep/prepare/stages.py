@@ -68,7 +68,7 @@ from raysweep.storage.location import is_uri
 
 SENTENCES_PER_TOKEN_SHARD = 16384
 PAIRS_PER_SHARD = 2**15
-# enough to batch sentences of similar length; with 256, encoding takes 1.4 times as long
+# large enough to batch sentences of similar length; with 256, encoding takes 1.4 times as long
 SENTENCES_PER_SHARD = 2048
 
 # Chosen so that a shard takes a quarter of the default ``resources.stall_seconds`` on a slow CPU: MiniLM, with 11
@@ -78,7 +78,8 @@ MIN_PER_SHARD = 64
 _BYTES_PER_TOKEN = 4  # in English text
 _MAX_TOKENS = 512  # per sentence, if not configured
 
-FEW_ROWS = 4096  # up to this many are searched and paired faster in this process than on workers
+# up to this many rows, searching and pairing are faster in this process than on workers
+FEW_ROWS = 4096
 
 Summary = Mapping[str, Any]
 """The description of an artifact's content in its manifest."""
@@ -222,7 +223,7 @@ class Coordinator:
     ) -> list[Report]:
         """Run the stage's encoder on all sentences and return the reports of the shards.
 
-        ``arguments`` are the arguments of ``worker``, except for the last one, the request.
+        ``arguments`` are the arguments for ``worker``, except for the last one, the request.
         """
         num_sentences = stage.sentences.summary["num_rows"]
         size = _encoder_size(stage)
@@ -290,8 +291,8 @@ class Coordinator:
         summary = _summarize_neighbors(job.num_rows, reports)
         if not summary["num_with_neighbors"]:
             raise InputError(
-                f"examples.min_similarity is {parameters['min_similarity']}, but no sentence has a neighbor with at "
-                "least that cosine; lower examples.min_similarity"
+                f"examples.min_similarity is {parameters['min_similarity']}, but no sentence has a neighbor with a "
+                "cosine that high; lower examples.min_similarity"
             )
         return {**summary, **index}, reports
 
@@ -317,7 +318,7 @@ class Coordinator:
     ) -> tuple[Summary, list[Report]]:
         """Search the rows in several shards or, without a cluster, in this process.
 
-        At most ``max_shards`` shards are used; fewer if some workers do not start. Return the description of the
+        At most ``max_shards`` shards are used, or fewer if some workers do not start. Return the description of the
         inverted file (empty for an exact search) and the reports.
         """
         opened: contextlib.AbstractContextManager[neighbor_shards.Shards]
@@ -527,7 +528,10 @@ class Coordinator:
         )
 
     def _with_memory(self, request: Request, needed_bytes: int) -> Request:
-        """Return a CPU request with the needed memory, or a GPU request as is, since GPU workers were not measured."""
+        """Return the request with the needed memory.
+
+        GPU requests are returned unchanged, because the memory use of GPU workers has not been measured.
+        """
         if self.capacity is None or request.gpus:
             return request
         return self.capacity.with_memory(request, needed_bytes)

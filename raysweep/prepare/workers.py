@@ -241,7 +241,7 @@ class CandidateNeighbors:
     def read(
         self, start: int, stop: int
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64] | None]:
-        """Return the rows' neighbors, (rows, 2, k), and, if limited, the number of negatives for each positive."""
+        """Return the rows' neighbors, (rows, 2, k), and, if negatives are limited, their number for each positive."""
         ids = np.asarray(self.ids[start:stop])
         if self.random_ids is not None:
             return examples.with_negatives_of(np.asarray(self.random_ids[start:stop]), ids), None

@@ -179,7 +179,7 @@ class Baselines:
         num_classes = len(self.prepared.sentences.label_names)
         if num_classes > probe.MAX_CLASSES:
             self.warn(
-                f"baselines.probe: not scored; {num_classes:,} classes; allowed: at most {probe.MAX_CLASSES:,}"
+                f"baselines.probe: not scored; there are {num_classes:,} classes; allowed: at most {probe.MAX_CLASSES:,}"
             )
             return
         dev = next((evaluation for evaluation in self._labeled if evaluation.split == "dev"), None)
@@ -217,7 +217,7 @@ class Baselines:
         for evaluation in sequences:
             for value in values:
                 parts = of_tasks[evaluation.split, value]
-                # otherwise, some probe could not be fitted, which was reported
+                # otherwise, at least one probe could not be fitted, which has been reported
                 if len(parts) == len(self.prepared.tasks):
                     scores = join_task_scores(parts)
                     point = evaluation.point(
@@ -263,21 +263,21 @@ class Baselines:
                 continue
             self.warn(
                 f"baselines.published: not shown; S of R on {evaluation.split} is {100 * similarity:.1f}, but "
-                f"{100 * table.untuned_similarity:.1f} for the untuned {table.model} of {name}, which was measured with "
+                f"{100 * table.untuned_similarity:.1f} for the untuned {table.model} in {name}, which was measured with "
                 "another reference or pool size"
             )
 
 
 @dataclass(frozen=True)
 class EncoderScores:
-    """Per-query scores of retrieval by an encoder's cosine, by split, and the width of its embeddings."""
+    """Per-query scores of retrieval by an encoder's cosines, keyed by split, and the width of its embeddings."""
 
     by_split: Mapping[ScoredSplit, retrieval.Scores]
     width: int
 
 
 def check_other_encoder(config: EncoderConfig) -> None:
-    """Raise InputError if the encoder does not exist, is not dense, or if loading its weights may execute code."""
+    """Raise InputError if the encoder does not exist or is not dense, or if loading its weights may execute code."""
     source = locate(config)
     check_files(config, "evaluated", source)
     check_loadable(config, source)

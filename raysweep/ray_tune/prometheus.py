@@ -31,7 +31,7 @@ class SweepMetrics:
         self._sweep = sweep
         self._refreshed_at = -math.inf
         self._is_disabled = False
-        # of the last rung that each trial has finished in this session
+        # loss of the last rung that each trial has finished in this session
         self._losses: dict[int, float] = {}
         self._rungs = Counter("raysweep_rungs", "Finished rungs", (RUN,))
         self._interruptions = Counter(
@@ -39,9 +39,7 @@ class SweepMetrics:
         )
         self._trials = Gauge("raysweep_trials", "Trials with this status", (RUN, "status"))
         self._hypervolume = Gauge("raysweep_hypervolume", "Hypervolume of the front on dev", (RUN,))
-        self._spend = Gauge(
-            "raysweep_spend", "Cost of the trials in a unit of the budget", (RUN, "unit")
-        )
+        self._spend = Gauge("raysweep_spend", "Cost of the trials in this unit", (RUN, "unit"))
         self._loss = Gauge(
             "raysweep_loss", "Training loss of the trial's last rung", (RUN, "trial")
         )

@@ -248,7 +248,7 @@ def execute(
                 session = open_session(plan, capacity, display, log)
                 sweep = start(session)
                 sweep.meter = meter
-                # in other threads, the loss is detected when the next event is written
+                # outside the main thread, the loss of the ledger is detected when the next event is written
                 if in_main_thread():
                     sweep.ledger.on_lost = _interrupt_main_thread
                 tracking = _start_tracking(sweep)
@@ -256,7 +256,7 @@ def execute(
                 output = None if log is None else log.saved_stderr
                 uploads.enter_context(survived(sweep.run.location, head_address(), output))
                 uploads.enter_context(uploaded(sweep.run, ["study.journal", *logs]))
-                # after that, the run may belong to another driver
+                # once the ledger is closed, the run may belong to another driver
                 sweep.ledger.on_close = uploads.close
                 search(session, sweep)
             ending = ending_of(sweep)
@@ -276,7 +276,7 @@ def execute(
             raise input_error from None
         finally:
             try:
-                if sweep is not None:  # Ray is already down, so no trial writes any more
+                if sweep is not None:  # Ray has shut down, so no trial is still writing
                     _finish(sweep, session, ending)
             finally:
                 if tracking is not None:
@@ -328,7 +328,7 @@ def open_session(plan: Plan, capacity: Capacity, display: Display, log: Log | No
 
 
 def _start_tracking(sweep: Sweep) -> Tracking | None:
-    """Return the running feed of the sweep's trackers, or None if no trackers are configured.
+    """Start the feed to the sweep's trackers and return it, or None if no trackers are configured.
 
     Events already in the ledger are passed on first.
     """
@@ -381,7 +381,7 @@ def _measure_guards(sweep: Sweep) -> None:
             sweep.ledger.append(GuardsMeasured(scores=(result,)))
             num_done += 1
             display.status(f"guards: {num_done} of {num_missing} scores", num_done / num_missing)
-    display.line(f"guards: measured {num_done} scores of {len(missing)} front members")
+    display.line(f"guards: measured front members (members={len(missing)}, scores={num_done})")
 
 
 def _find_missing_guards(sweep: Sweep) -> dict[Point, list[str]]:

@@ -56,7 +56,7 @@ def main() -> None:
         reason = "it was killed"
     except (OSError, ValueError):
         reason = f"Ray's head at {head} does not answer"
-    _print(f"run: the driver ended without a report (reason={reason})")
+    _print(f"run: the driver ended without writing a report (reason={reason})")
     folder = as_folder(run)
     if isinstance(folder, LocalFolder) and is_held(folder, LEDGER):
         return  # another driver has resumed the run and will write the report

@@ -37,8 +37,8 @@ from raysweep.training.trial import Intervals, rungs_and_progress, trial_seed, w
 from raysweep.training.weights import save_point
 from raysweep.training.workbench import RungResult
 
-PROGRESS_SECONDS = 5.0  # between progress reports within a rung
-LOG_SECONDS = 60.0  # between a trial's progress lines in the log
+PROGRESS_SECONDS = 5.0  # interval between progress reports during a rung
+LOG_SECONDS = 60.0  # interval between a trial's progress lines in the log
 NODE_GOES = Loss(Blame.NODE, "its node is about to be removed")
 
 
@@ -51,7 +51,7 @@ class SweepTask:
     run: Folder
     seed: int
     checkpoint_seconds: float
-    listener: Listener | None = None  # receives heartbeats; without one, none are sent
+    listener: Listener | None = None  # receives heartbeats; if None, no heartbeats are sent
 
 
 @dataclass(frozen=True)
@@ -237,7 +237,7 @@ class TrialActor(tune.Trainable):
         return True
 
     def cleanup(self) -> None:
-        """Let an unfinished trial write a checkpoint if it must leave in the middle of a rung, such as at a time limit."""
+        """Let an unfinished trial write a checkpoint if it must leave in the middle of a rung, say at a time limit."""
         results, self.results = self.results, iter(())
         if isinstance(results, Generator):
             try:
@@ -319,7 +319,7 @@ class TrialActor(tune.Trainable):
     def note_whether_to_leave(self) -> bool:
         """Return whether the trial must leave its node.
 
-        Called within a rung before each progress report; a trial that must leave writes a checkpoint first.
+        Called during a rung, before each progress report; a trial that must leave writes a checkpoint first.
         """
         self.has_checkpoint = _drain_watch().is_draining()
         return self.has_checkpoint

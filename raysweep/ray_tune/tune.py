@@ -65,8 +65,8 @@ from raysweep.terminal import uninterrupted
 MAX_TRACEBACK_CHARACTERS = 10_000
 LOADING_SILENCES = 10  # a process may be silent this many times longer while it loads its libraries
 KILL_AGAIN_SECONDS = 30.0
-SAVE_SECONDS = 60.0  # for trials on workers to write checkpoints after an interruption
-# between Tune's snapshots; it still takes one at the start and one at the end
+SAVE_SECONDS = 60.0  # time for trials on workers to write checkpoints after an interruption
+# interval between Tune's snapshots; Tune still takes one at the start and one at the end
 NEVER_SECONDS = "1e9"
 REMOVED = "removed before it started"
 NODE_DIED = "its node has died"  # in Ray's message about a dead actor
@@ -277,7 +277,7 @@ class _Watch(_NotInSnapshots, tune.Callback):
         self._trials: list[TuneTrial] = []
 
     def save_running_trials(self) -> None:
-        """Let the trials on workers write checkpoints within their rungs, for at most SAVE_SECONDS."""
+        """Let the trials on workers write checkpoints in the middle of their rungs, for at most SAVE_SECONDS."""
         running = [trial for trial in self._trials if trial.status == TuneTrial.RUNNING]
         actors = [
             trial.temporary_state.ray_actor for trial in running if trial.temporary_state.ray_actor

@@ -40,8 +40,8 @@ class Untuned:
     """The closeness of the watched pairs in the base model's embeddings, for each tower, and in the reference's.
 
     ``FILE`` in the run's folder stores an array per encoder, set and geometry, and the digest of the relations. A new
-    run (``is_new``) replaces values for other relations, which an attempt that stopped before its sweep began may have
-    stored.
+    run (``is_new``) replaces values for other relations; an earlier attempt may have stored them and then stopped before
+    its sweep began.
 
     Raises:
         InputError: If the watched data has changed since the run began.

@@ -47,7 +47,7 @@ class WorkbenchSpec:
     watch: WatchTask | None = None
 
 
-# at most one; a process that opens a different one drops it
+# holds at most one workbench; opening a different one drops it
 _workbenches: dict[str, Workbench] = {}
 
 
@@ -153,7 +153,7 @@ def needed_by_trial(prepared: Prepared, space: Space, cache_bytes: int) -> int:
 
 
 def _needed_by_sequence(prepared: Prepared, space: Space) -> int:
-    """Return the number of bytes for the network and the embeddings of the largest trial on a sequence."""
+    """Return the number of bytes that the network and the embeddings need in the largest trial on a sequence."""
     num_sentences, width = prepared.reference_embeddings.document.shape
     defaults = SEQUENCE_LOSSES["hypermask"].defaults
     adapter_size, hidden_size = (

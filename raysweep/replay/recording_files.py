@@ -1,9 +1,9 @@
 """Read and write recordings as .csv and .parquet files; see :mod:`raysweep.replay.recordings`.
 
-A file has a row for each operating point at each rung, a column for each parameter, and COLUMNS. ``polarity`` is in
-[0, 1], ``similarity`` is in [-1, 1], and ``seconds`` is the time since the trial started. Rows of kind ``reference``
-contain the reference encoder's scores and have no trial. In .csv files, only an empty cell is a missing value: ``NA``
-and ``None`` are names.
+A file has a row for each operating point at each rung, a column for each parameter, and the columns in COLUMNS.
+``polarity`` is in [0, 1], ``similarity`` is in [-1, 1], and ``seconds`` is the time since the trial started. Rows of
+kind ``reference`` contain the reference encoder's scores and have no trial. In .csv files, only an empty cell is a
+missing value: ``NA`` and ``None`` are ordinary words.
 """
 
 import math
@@ -89,14 +89,14 @@ def _recorded_sweep(frame: "pd.DataFrame", where: Mapping[str, str]) -> Recorded
     is_reference = frame["kind"] == "reference"
     points = frame[~is_reference]
     if points.empty:
-        raise InputError("every row has kind 'reference'; required: rows of trials")
+        raise InputError("every row has kind 'reference'; required: rows for trials")
     for column in ("examples_seen", "seconds"):
         numbers = number_column(points, column)
         points = points.assign(**{column: numbers})
     budgets = points["examples_seen"]
     reject_cells(points["trial"], points["trial"].isna(), "the trial's number")
     reject_cells(budgets, (budgets % 1 != 0) | (budgets < 1), "whole numbers above 0")
-    reject_cells(points["seconds"], points["seconds"] < 0, "numbers from 0")
+    reject_cells(points["seconds"], points["seconds"] < 0, "numbers of at least 0")
     reject_cells(points["polarity"], ~points["polarity"].between(0, 1), "numbers from 0 to 1")
     reject_cells(points["similarity"], ~points["similarity"].between(-1, 1), "numbers from -1 to 1")
     trials = _trials(points, _configurations(points))
@@ -153,7 +153,7 @@ def _configurations(points: "pd.DataFrame") -> "pd.DataFrame":
     for parameter in parameters:
         if "." in str(parameter):  # pandas also renames repeated columns this way
             raise InputError(
-                f"column {parameter!r} is not the name of a parameter; allowed: names without a dot, each once"
+                f"column {parameter!r} is not the name of a parameter; allowed: unique names without dots"
             )
     configurations = points[parameters].apply(as_objects)
     for parameter in parameters:
@@ -168,7 +168,7 @@ def _configurations(points: "pd.DataFrame") -> "pd.DataFrame":
         row = is_different.idxmax()
         trial = plain(points["trial"][row])
         raise InputError(
-            f"row {row + 1}: trial {trial} has another configuration in an earlier row"
+            f"row {row + 1}: trial {trial} has a different configuration in an earlier row"
         )
     return configurations
 
@@ -252,7 +252,7 @@ def write(results: Results, path: Path) -> int:
     """Write a run as a recording, and return its number of trials.
 
     Raises:
-        InputError: If the suffix is unknown or no rung is finished.
+        InputError: If the suffix is unknown or no rung has finished.
     """
     if path.suffix not in (".csv", ".parquet"):
         raise InputError(f"{path}: suffix is {path.suffix or 'missing'}; allowed: .csv, .parquet")
@@ -271,17 +271,17 @@ def to_frame(results: Results) -> "pd.DataFrame":
     """Return a run's dev points as a recording, with means for configurations that have replicates.
 
     Raises:
-        InputError: If no rung is finished, or if the run's points have no polarity and similarity.
+        InputError: If no rung has finished, or if the run's points have no polarity or similarity.
     """
     import pandas as pd
 
     if results.info.is_related:
         goals = " and ".join(results.info.goals)
         raise InputError(
-            f"{results.folder}: its points have {goals}; allowed: a run over labeled sentences"
+            f"{results.folder}: its points have {goals}; allowed: a run on labeled sentences"
         )
     if not results.rungs:
-        raise InputError(f"{results.folder}: no rung is finished, so there is nothing to record")
+        raise InputError(f"{results.folder}: no rung has finished, so there is nothing to record")
     parameters = varied_parameters(results.trials)
     configs = {trial.trial: trial.config for trial in results.trials}
     rungs = {(rung.trial, rung.step): rung for rung in results.rungs}

@@ -221,7 +221,7 @@ class FreeTrials:
     The distance is a sum over parameters. A numeric parameter contributes the difference between the values (or, if the
     range is wide, between their logarithms); any other parameter contributes 0 or 1. Each contribution is divided by
     its mean over pairs of recorded configurations, so that numeric and categorical parameters have equal weight. If
-    only one of the two configurations has a parameter, its difference is the maximum.
+    only one of the two configurations has a parameter, that parameter contributes the maximum difference.
     """
 
     def __init__(self, recording: RecordedSweep) -> None:
@@ -298,7 +298,7 @@ def _column(values: Sequence[Scalar]) -> _Column:
     places = np.array([np.nan if value is None else scale(value) for value in values])
     present_places = places[~np.isnan(places)]
     count = len(present_places)
-    # of the sorted values in the sum of differences over all pairs, including pairs of a value with itself
+    # The sorted values' coefficients in the sum of differences over all pairs, including pairs of a value with itself.
     coefficients = 2 * np.arange(count) - count + 1
     sum_of_differences = (coefficients * np.sort(present_places)).sum()
     mean_difference = float(2 * sum_of_differences / count**2)

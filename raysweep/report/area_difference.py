@@ -17,7 +17,7 @@ from raysweep.uncertainty.configurations import SeedNoise, Trained, noise_of, no
 from raysweep.uncertainty.interval import Interval
 from raysweep.uncertainty.noise import Noise
 
-# tolerance for an encoder's scores in two runs, because processors round differently
+# maximum difference between an encoder's scores in two runs, because processors round differently
 MAX_DIFFERENCE = 1e-3
 
 SEED = 0  # fixed, so that the bootstrap gives the same interval for the same runs

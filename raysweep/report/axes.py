@@ -16,7 +16,7 @@ MAX_LEVELS = 16
 
 LOG_RATIO = 10.0  # a range is logarithmic if its ends differ by at least this factor
 
-NUM_CELLS = 64  # per range
+NUM_CELLS = 64  # number of cells in a range
 
 SEED = 0  # fixed, so that the same configurations get the same places
 

@@ -60,7 +60,7 @@ def baselines_of(points: Iterable[Point]) -> tuple[Baseline, ...]:
 
 
 def dominates(one: Point, other: Point, goals: Goals) -> bool:
-    """Return whether ``one`` is at least as good as ``other`` in both P and S, and better in one of them.
+    """Return whether ``one`` is at least as good as ``other`` in both P and S, and better in at least one.
 
     Both points must be on the same split.
     """

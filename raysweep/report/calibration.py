@@ -15,7 +15,7 @@ CALIBRATION_TEXT = (
     "probabilities."
 )
 
-MAX_LINES = 4  # shown in a terminal
+MAX_LINES = 4  # maximum number of calibrations shown in a terminal
 
 _COLUMNS = (
     *("trial", "step", "split", "temperature"),

@@ -166,7 +166,7 @@ def _assess(
 
 
 def _rows_of(stored: QueryScores, kind: str) -> list[int]:
-    """Return the rows of this kind's points that do not come from a trial, in stored order."""
+    """Return the rows, in stored order, of the points of this kind that do not come from a trial."""
     return [row for row, name in enumerate(stored.names) if name[0] is None and name[2] == kind]
 
 

@@ -180,7 +180,9 @@ def why_none(conditions: Iterable[Condition], points: Collection[Fields]) -> str
             content = f"ranges from {min(numbers):.4g} to {max(numbers):.4g}"
         elif words := _words(values):
             content = f"is {' or '.join(words)}"
-        reasons.append(f"{num_meeting} of {len(points)} points meet {condition} ({name} {content})")
+        reasons.append(
+            f"{condition} is met by {num_meeting} of {len(points)} points ({name} {content})"
+        )
     return "; ".join(reasons)
 
 
@@ -244,7 +246,7 @@ class Candidate:
 class Selection:
     """A selection from the points that meet all ``conditions``: the ``top`` points ``by`` a score, or the ``knee``.
 
-    ``by`` is a score's name or symbol. Without ``by``, ``top`` and ``knee``, all points that meet
+    ``by`` is a score's name or symbol. Without ``by``, ``top`` or ``knee``, all points that meet
     the conditions are selected. If ``everything`` is true, points that are not on the front can be
     selected too.
     """
@@ -306,7 +308,7 @@ def choose(
 def _conditions_on(
     candidates: Sequence[Candidate], texts: Iterable[str], results: Results
 ) -> list[Condition]:
-    """Parse conditions on candidates; they may name guards and parameters that no candidate has."""
+    """Parse conditions on candidates; the conditions may name guards and parameters that no candidate has."""
     own_names = {name for candidate in candidates for name in candidate.own_fields}
     guards = {score.guard for score in results.guards} | set(results.info.guards)
     parameters = dict.fromkeys(name for trial in results.trials for name in trial.config)
@@ -387,7 +389,7 @@ def _why_none(
     num_others = sum(candidate.meets(conditions) for candidate in others)
     if not num_others:
         return reason
-    return f"{reason}; --all finds {num_others} points that are not on the front"
+    return f"{reason}; with --all, all conditions are met by {num_others} of {len(others)} points"
 
 
 def candidates_as_json(

@@ -29,7 +29,7 @@ def probe_sentences(summary: Summary) -> list[str]:
         front_area = show_area(summary.areas[split].front)
         probe_area = show_area(probes.area)
         sentences.append(
-            f"On {split}, the front dominates {probes.num_dominated} of the {probes.num_points} points of the probe, and "
+            f"On {split}, the front dominates {probes.num_dominated} of {probes.num_points} probe points, and "
             f"its hypervolume is {front_area}, compared with {probe_area} for the probe. "
             f"The best probe by the objective on dev is {best_name} with {best_scores}; {dominated}."
         )
@@ -37,7 +37,7 @@ def probe_sentences(summary: Summary) -> list[str]:
 
 
 def baseline_lines(summary: Summary) -> Iterator[str]:
-    """Yield short terminal lines about the probe's best point, SetFit models and dominated published scores."""
+    """Yield short terminal lines about the probe's best point, SetFit models and published scores."""
     goals = summary.goals
     for split in SPLITS:
         probes = summary.probes.get(split)

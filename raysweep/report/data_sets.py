@@ -1,4 +1,4 @@
-"""Scores on each data set of a sequence, right after it is learned and at the end, and the difference."""
+"""Scores on each data set of a sequence, right after it is learned and at the end of the sequence, and the difference."""
 
 import statistics
 from collections.abc import Iterable, Iterator
@@ -13,9 +13,9 @@ from raysweep.results.types import MASK, Point, ScoredSplit
 
 DATA_SETS_TEXT = (
     "Scores of the reference R and of the front's trials on each data set, with the data set's own queries and pool. "
-    "Trials are scored under the data set's own mask, right after learning it and at the end of the sequence. Forgetting "
-    "is the score right after learning minus the score at the end; it is negative if later data sets helped. The last "
-    "row of each trial contains means over data sets."
+    "Trials are scored with the data set's own mask, right after learning the data set and at the end of the sequence. "
+    "Forgetting is the score right after learning minus the score at the end; it is negative if later data sets helped. The "
+    "last row of each trial contains means over data sets."
 )
 
 
@@ -109,7 +109,7 @@ def data_sets_table(summary: Summary) -> TextTable:
 
 
 def data_sets_lines(summary: Summary) -> Iterator[str]:
-    """Yield a line per data set with the knee trial's scores, or nothing unless the sweep is a sequence."""
+    """Yield a line per data set with the knee trial's scores; yield nothing unless the sweep is a sequence."""
     p, s = summary.goals.headings
     for member in summary.members:
         if not member.is_knee or member.dev.trial is None:
@@ -119,6 +119,6 @@ def data_sets_lines(summary: Summary) -> Iterator[str]:
                 continue
             (polarity, similarity), (lost_polarity, lost_similarity) = scores.end, scores.forgetting
             yield (
-                f"trial {scores.trial}, {scores.data_set}: {p} {show(polarity)} (forgotten {show(lost_polarity)}), "
-                f"{s} {show(similarity)} (forgotten {show(lost_similarity)})"
+                f"trial {scores.trial}, {scores.data_set}: {p} {show(polarity)} (forgetting {show(lost_polarity)}), "
+                f"{s} {show(similarity)} (forgetting {show(lost_similarity)})"
             )

@@ -30,7 +30,7 @@ KIND_MARKERS = {
 }
 OTHER_KIND = "h"
 
-MAX_JOINED = 20  # maximum number of trajectories drawn; more would hide each other
+MAX_JOINED = 20  # maximum number of trajectories drawn; more would obscure each other
 MAX_LARGE = 30  # if the front has more members, their markers are small
 MANY_TRIALS = 100  # with more trials, lines are faint and end markers are small
 
@@ -56,7 +56,7 @@ BASELINE_SIZES = {"probe": 30, "setfit": 55, "published": 30}
 BASELINE_NAMES = {"probe": "probe(g) on R", "setfit": "SetFit", "published": "published"}
 
 TITLES: Mapping[ScoredSplit, str] = {
-    "dev": "Dev: every point, and the front",
+    "dev": "Dev: all points and the front",
     "test": "Test: the front chosen on dev",
 }
 
@@ -253,7 +253,7 @@ def _draw_front(axis: "Axes", summary: Summary, split: ScoredSplit, colors: Colo
 
 
 def _draw_intervals(axis: "Axes", summary: Summary, points: Iterable[Point]) -> None:
-    """Draw a point's intervals for P and S as a cross, if it has any."""
+    """Draw each point's intervals for P and S as a cross, if it has any."""
     for point in points:
         intervals = summary.intervals_of(point)
         if intervals is None:
@@ -301,7 +301,7 @@ def _label_front(axis: "Axes", summary: Summary) -> None:
         _label_marker(axis, label, size=34, marker=_kind_marker(kind), color=FAINT, edgecolors=INK)
     if not all(member.is_feasible for member in summary.members):
         _label_marker(
-            axis, "misses a constraint", size=34, marker="o", color="white", edgecolors=INK
+            axis, "violates a constraint", size=34, marker="o", color="white", edgecolors=INK
         )
     axis.plot([], [], label="front on dev", **FRONT)
     for member in summary.members:

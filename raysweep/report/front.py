@@ -18,7 +18,7 @@ class Member:
     dev: Point
     test: Point | None
     is_knee: bool
-    is_best: bool  # by the objective
+    is_best: bool  # best by the objective
     is_feasible: bool  # meets the constraints on dev and the limits of all measured guards
     guards: Mapping[str, GuardScore] = field(default_factory=dict)  # keyed by name
 
@@ -71,7 +71,7 @@ class Front:
 
 @dataclass(frozen=True)
 class Criterion:
-    """The sweep's ordering of points: by how far they miss the constraints, then by the objective."""
+    """The sweep's ordering of points: by constraint violation, then by the objective."""
 
     info: RunInfo
     objectives_by_split: Mapping[ScoredSplit, Objective]
@@ -87,7 +87,7 @@ class Criterion:
         return cls(info, objectives)
 
     def violation(self, point: Point) -> float:
-        """Return how far a point misses the constraints, or 0 if unknown because reference scores are missing."""
+        """Return the amount by which a point violates the constraints, or 0 if the reference's scores are missing."""
         if not self.info.constraints or point.split not in self.objectives_by_split:
             return 0.0
         return self.objectives_by_split[point.split].violation(point.pair(self.info.goals))

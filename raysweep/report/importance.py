@@ -24,10 +24,10 @@ from raysweep.uncertainty.interval import LEVEL, Interval
 FloatArray = NDArray[np.float64]
 
 
-MIN_TRIALS = 20  # trials with at least MIN_RUNGS rungs; fewer would yield mostly noise
+MIN_TRIALS = 20  # minimum number of trials with MIN_RUNGS rungs; fewer would yield mostly noise
 MIN_RUNGS = 2  # one rung does not distinguish a fast start from a good final score
-NUM_SAMPLES = 60  # bootstrap samples
-MIN_VARIANCE = 1e-12  # of scores; a smaller variance is rounding error
+NUM_SAMPLES = 60  # number of bootstrap samples
+MIN_VARIANCE = 1e-12  # a smaller variance of scores is rounding error
 
 SEED = 0  # fixed, so that the trees make the same predictions for the same curves
 
@@ -67,7 +67,7 @@ def scores_at_the_end(
     and its scores so far.
 
     ``untrained`` (t,) contains the scores at which every trial starts, if known. Gains from first
-    rungs are then part of the training data. Unlike later gains, they have no selection bias:
+    rungs are then used to fit the model. Unlike later gains, they have no selection bias:
     trials are selected to continue by their scores, so later gains reveal little about
     configurations that gain almost nothing.
     """

@@ -42,10 +42,10 @@ def known_labels_lines(summary: Summary) -> Iterator[str]:
     """Yield this front's hypervolume and its share of the oracle's on each split on which all its points are scored."""
     for split, area in summary.labeled_areas.items():
         hypervolume = show_area(area.front)
-        text = f"with known pool labels, hypervolume on {split}: {hypervolume}"
+        text = f"with known pool labels, the hypervolume on {split} is {hypervolume}"
         if area.share is not None:
             text += f", {show_share(area.share)} of the oracle's"
         yield text
     if why := summary.labeled_front.why_partial("test"):
         reason = "weights are stored only for rungs with a point on the ordinary front"
-        yield f"with known pool labels, no hypervolume on test: {why}; {reason}"
+        yield f"with known pool labels, there is no hypervolume on test: {why}; {reason}"

@@ -1,4 +1,4 @@
-"""Measures of rungs other than the scores of operating points, such as average precision on sentence pairs."""
+"""Measures of rungs that are not scores of operating points, such as average precision on sentence pairs."""
 
 import itertools
 from collections.abc import Mapping
@@ -11,13 +11,13 @@ from raysweep.report.tables import described
 from raysweep.results.types import Measure, ScoredSplit
 
 MEASURES_TEXT = (
-    "Measures of the tuned encoder itself at each trial's last rung and at the rungs of the front; the first row is for "
+    "Measures of the tuned encoder itself, at each trial's last rung and at the rungs of the front. The first row is for "
     "the reference encoder. "
     + " ".join(f"{spec.heading}: {spec.description}." for spec in MEASURES.values())
     + " Brackets contain 90% bootstrap intervals over sentences."
 )
 
-MAX_CURVES = 8  # maximum number of front rungs in the figure; more curves would hide each other
+MAX_CURVES = 8  # maximum number of front rungs in the figure; more curves would obscure each other
 
 Rung = tuple[int | None, int | None]  # trial and step; both are None for the reference
 

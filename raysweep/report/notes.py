@@ -1,4 +1,4 @@
-"""Notes above the report's numbers, such as how the sweep ended and which results are missing."""
+"""Notes above the report's numbers, for example on how the sweep ended and which results are missing."""
 
 from collections.abc import Iterator
 
@@ -43,7 +43,7 @@ def ending_notes(results: Results) -> Iterator[str]:
     if num_paused:
         num_trials = len(results.trials)
         command = format_resume(results.folder, *resume_options(results))
-        yield f"{num_paused} of {num_trials} trials are paused: {command} may resume them."
+        yield f"{num_paused} of {num_trials} trials remained paused: {command} may resume them."
 
 
 def running_or_killed(results: Results) -> str:
@@ -148,7 +148,7 @@ def _on_failures_and_nodes(results: Results) -> Iterator[str]:
     if num_failed:
         place = "the table of trials gives the reasons"
         if any(trial.traceback for trial in results.trials):
-            place += ", and Failures has the tracebacks"
+            place += ", and the Failures section contains the tracebacks"
         yield f"{num_failed} of {len(results.trials)} trials failed; {place}."
     for node in results.excluded_nodes:
         yield f"Node {node.name} was excluded after {node.errors} errors in a row; the last error was: {node.reason}."

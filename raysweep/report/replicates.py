@@ -46,7 +46,7 @@ class StoredRuns:
         return replicated
 
     def repeated(self, members: Iterable[PointName]) -> dict[PointName, Replicated]:
-        """Return each member's configuration as a single point if it has at least two runs, keyed by the point's name."""
+        """Return the configurations of members with at least two runs, keyed by member and limited to the member's point."""
         replicated = {}
         for member in members:
             name, runs = self._place(member)
@@ -55,7 +55,7 @@ class StoredRuns:
         return replicated
 
     def scored(self, members: Iterable[PointName], stored: QueryScores) -> list[Scored]:
-        """Return the members' configurations on a split, averaged over all runs on dev and over members' runs on test."""
+        """Return the members' configurations with mean scores on a split: over all runs on dev, or members' runs on test."""
         points_by_runs: dict[tuple[int, ...], dict[PointName, list[int]]] = defaultdict(
             lambda: defaultdict(list)
         )
@@ -79,7 +79,7 @@ class StoredRuns:
         return configurations
 
     def _place(self, member: PointName) -> tuple[PointName, list[int]]:
-        """Return the point of a member's configuration, and all runs of that configuration.
+        """Return a member's point, named after its configuration's original trial, and all runs of the configuration.
 
         If any run's scores are missing, the member is treated as a single run, because the stored
         runs alone would be biased toward lucky ones.
@@ -101,7 +101,7 @@ class StoredRuns:
 
 
 def stacked(stored: QueryScores, names: Iterable[PointName]) -> Float64Array:
-    """Return P and S (points, 2, queries) of the named points on a split."""
+    """Return the named points' P and S (points, 2, queries) on a split."""
     scores: Float64Array = stored.scores[stored.rows(names)]
     return scores
 

@@ -2,15 +2,15 @@
 
 Notation: ``n`` configurations, ``d`` axes, ``G`` cells of an axis.
 
-    c_j(x, x')  correlation between two places on axis j. On a range, it is Matern of order 3/2, (1 + r) exp(-r) with
-                r = sqrt(3) |x - x'| / l_j, and 0 between a number and a missing value; it is 1 for equal levels and 0
-                for different ones
+    c_j(x, x')  correlation between two places on axis j. On a range, it is the Matern kernel of order 3/2, (1 + r) exp(-r)
+                with r = sqrt(3) |x - x'| / l_j, or 0 between a number and a missing value. On levels, it is 1 for equal
+                levels and 0 for different ones
     s_j         strength of axis j: the variance along it relative to the variance that all its places share
     k(x, x')    v prod_j (1 + s_j c_j(x, x')) / (1 + s_j), with variance v
     K           k for the observed configurations, with the ``noise`` of their scores added to its diagonal
     alpha       K^-1 y, for standardized scores y; the mean at x is the sum of alpha_i k(x, x_i)
 
-A product of 1 + s c has a term for each set of axes: single axes, pairs, and so on (N. Durrande, D.
+A product of factors 1 + s c has a term for each set of axes: single axes, pairs, and so on (N. Durrande, D.
 Ginsbourger, O. Roustant, L. Carraro, "ANOVA kernels and RKHS of zero mean functions for model-based
 sensitivity analysis", 2013). The mean over all axes but one therefore has a closed form. Its
 variance along that axis is the axis's main effect (F. Hutter, H. Hoos, K. Leyton-Brown, "An
@@ -55,7 +55,7 @@ MIN_NOISE = 1e-6
 
 FAR = 700.0  # scaled distance between uncorrelated places: exp(-FAR) is negligible
 
-MIN_DEVIATION = 1e-9  # of scores; anything smaller counts as no variation
+MIN_DEVIATION = 1e-9  # scores with a smaller standard deviation count as constant
 
 
 def main_effects(axes: Sequence[Axis], scores: FloatArray) -> FloatArray:

@@ -67,13 +67,13 @@ class SettingDifference:
 
 @dataclass(frozen=True)
 class SideBySide:
-    """The result of :func:`compare_runs`; hypervolumes are of scores in [0, 1], above ``reference_points``."""
+    """The result of :func:`compare_runs`; hypervolumes are for scores in [0, 1], above ``reference_points``."""
 
     sides: tuple[Side, ...]
     splits: tuple[ScoredSplit, ...]
     reference_points: Mapping[ScoredSplit, Pair]
     areas: Mapping[ScoredSplit, tuple[float, ...]]  # one per run
-    # between each run and the first; all intervals hold jointly at ``LEVEL``
+    # differences between each run and the first; all intervals hold jointly at ``LEVEL``
     differences: tuple[AreaDifference, ...]
     dominations: tuple[Domination, ...]
     settings: tuple[SettingDifference, ...]
@@ -214,8 +214,8 @@ def _check_same_task(sides: Sequence[Side]) -> None:
             allowed = getattr(expected, field_name)
             if value != allowed:
                 raise InputError(
-                    f"{side.label}: {name} is {value}; allowed: {allowed}, as in {first.label}, because scores are only "
-                    "comparable with the same dataset, reference encoder, k and rank weights"
+                    f"{side.label}: {name} is {value}; allowed: {allowed}, as in {first.label}, because scores are "
+                    "comparable only with the same dataset, reference encoder, k and rank weights"
                 )
 
 
@@ -267,7 +267,9 @@ def _why_other_data(side: Side, first: Side, split: ScoredSplit) -> str:
     if max(distances) <= MAX_DIFFERENCE:
         return ""
     seeds = (
-        "" if info.seed == first_info.seed else " (their seeds differ; data.dev fixes the splits)"
+        ""
+        if info.seed == first_info.seed
+        else " (their seeds differ; without data.dev, the splits depend on the seed)"
     )
     return (
         f"on {split}, the reference encoder scores {show_pair(point, goals, 2)} in {side.label} and "

@@ -103,7 +103,7 @@ def sections(comparison: SideBySide) -> Iterator[tuple[str, TextTable]]:
     """Yield titles and tables, skipping tables without rows."""
     tables = {
         "Runs": run_table(comparison),
-        "Difference of hypervolumes": difference_table(comparison),
+        "Difference in hypervolume": difference_table(comparison),
         "Dominated points": domination_table(comparison),
         "Settings that differ": _by_run(comparison, "setting", comparison.settings),
         "Best configurations": _by_run(comparison, "best of", comparison.best_configs),
@@ -118,7 +118,7 @@ def notes(comparison: SideBySide) -> Iterator[str]:
         difference.why_none for difference in comparison.differences if difference.interval is None
     }
     for reason in sorted(reasons):
-        yield f"A difference of hypervolumes has no interval: {reason}."
+        yield f"A difference in hypervolume has no interval: {reason}."
     if any(difference.interval for difference in comparison.differences):
         text = "Intervals come from a paired bootstrap over queries"
         if any(difference.has_seeds for difference in comparison.differences):

@@ -51,11 +51,11 @@ class TrialSummary:
 
     trial: Trial
     rungs: tuple[Rung, ...]
-    best_points: tuple[Point, ...]  # of each rung
-    objectives: tuple[float, ...]  # of ``best_points``
+    best_points: tuple[Point, ...]  # best point of each rung
+    objectives: tuple[float, ...]  # objectives of ``best_points``
     best: Point | None = None
-    objective: float = 0.0  # of ``best``
-    is_feasible: bool = False  # of ``best``
+    objective: float = 0.0  # objective of ``best``
+    is_feasible: bool = False  # whether ``best`` meets the constraints
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Summary:
     front: Front
     trials: tuple[TrialSummary, ...]
     references: Mapping[ScoredSplit, Point]
-    objectives_by_split: Mapping[ScoredSplit, Objective]  # if the reference's scores are stored
+    objectives_by_split: Mapping[ScoredSplit, Objective]  # splits with stored reference scores
     oracles: Mapping[ScoredSplit, tuple[Point, ...]]  # sorted by increasing bonus
     areas: Mapping[ScoredSplit, Area]
     baselines: tuple[Baseline, ...]
@@ -99,7 +99,7 @@ class Summary:
 
     @cached_property
     def certainty(self) -> Certainty:
-        """The statistics from per-query scores, if any are stored; for a large run, this takes seconds."""
+        """The statistics from per-query scores, if any are stored; for a large run, computing them takes several seconds."""
         if not self.members or not self.scores:
             return NOTHING
         return certainty_of(self.results, self.front, self.objectives_by_split, self.scores)

@@ -29,8 +29,8 @@ from raysweep.results.commands import format_command
 from raysweep.results.types import ScoredSplit
 from raysweep.uncertainty.interval import LEVEL
 
-# Maximum number of rows in the front's table. For a longer front, the table shows its ends, its marked members, and
-# evenly spaced others.
+# Maximum number of rows in the front's table. For a longer front, the table shows the front's ends, its marked members,
+# and evenly spaced others.
 MAX_ROWS = 24
 
 MAX_COMMANDS = 3  # for more points, only the knee's or the first point's command is printed
@@ -41,7 +41,7 @@ def front_tables(summary: Summary) -> list[TextTable]:
 
     The last table fits an 80-column terminal. If there are guard scores, a wider table contains
     them. Intervals and scores other than the goals are omitted, and so are kinds and widths if all
-    members are plain. Among other things, captions list the configuration of each trial on the front.
+    members are plain. The captions include the configuration of each trial on the front.
     """
     wider = [_front_table(summary, with_guards=True)] if summary.guards else []
     return [*wider, _front_table(summary, with_guards=False)]
@@ -129,7 +129,7 @@ def choice_tables(
 ) -> list[TextTable]:
     """Return tables of the chosen points, in order of preference; the first one that fits the terminal is printed.
 
-    They differ in whether they include intervals, and whether they include all scores, guards and widths.
+    They differ in whether they include intervals, and in whether they include all scores, guards and widths.
     """
     return [
         _choice_table(summary, chosen, splits, intervals=intervals, details=details)
@@ -211,7 +211,7 @@ def choice_lines(
 def _explain_scores(
     summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]
 ) -> str:
-    text = "Scores x100; points are chosen by their dev scores"
+    text = "Scores are x100; points are chosen by their dev scores"
     splits_with_intervals = summary.uncertainty.keys() & set(splits)
     if splits_with_intervals:
         text += (

@@ -8,8 +8,9 @@ from raysweep.results.bill import Bill, bill_text
 from raysweep.results.types import Results, RunInfo
 
 MEANS_TEXT = (
-    "Front members whose configuration was trained more than once, with different seeds: P and S of the member, and "
-    "the means over the runs ± one standard deviation, all on dev. A member above its mean was partly lucky."
+    "For each front member whose configuration was trained more than once, with different seeds, the table shows the "
+    "member's P and S, and the means over the runs ± one standard deviation, all on dev. A member that scores above the "
+    "mean was partly lucky."
 )
 
 _LABELED_SCORES_TEXT = (
@@ -29,64 +30,64 @@ def scores_text(info: RunInfo) -> str:
     """Return the definitions of the scores and of the knee."""
     definitions = RANKING_TEXT if info.is_related else _LABELED_SCORES_TEXT
     return (
-        f"{definitions} All scores are means over queries, x100. The knee is the point farthest beyond the chord "
-        "between the ends of the front, with both objectives scaled to the front's range."
+        f"{definitions} All scores are means over queries, x100. The knee is the point farthest above the line "
+        "between the two ends of the front, with both scores scaled to the front's range."
     )
 
 
 CERTAINTY_TEXT = (
     "Intervals are 90% bootstrap intervals over queries; all points use the same resampled queries. They hold for the "
     "trained encoders, not for other training seeds. Intervals on dev are lowered by the front's selection bias, which "
-    "repeated cross-validation over queries estimates. Stability is the share of resamples in which a member is on the "
-    "front. It is not the probability that the member belongs there, because a lucky member is on the front of most "
-    "resamples too. The knee column is the share of resamples in which a member is the knee; the members marked ★ "
-    "together cover 90%. Differences from the knee are paired by query, each with its own interval. An asterisk marks "
-    "differences that are significant at 10% after Holm's adjustment over all of them."
+    "is estimated by repeated cross-validation over queries. Stability is the share of resamples in which a member is on "
+    "the front. It is not the probability that the member belongs there, because a lucky member is on the front of most "
+    "resamples too. The knee column shows the share of resamples in which a member is the knee; the members marked ★ "
+    "together cover 90% of the resamples. Differences from the knee are paired by query, each with its own interval. An "
+    "asterisk marks differences that are significant at the 10% level after Holm's adjustment over all of them."
 )
 
 AREA_QUERIES_TEXT = (
-    "Brackets contain 90% intervals over queries, for the same points at their true scores. They do not include training "
-    "seeds, because no configuration has a second run with stored scores."
+    "Brackets contain 90% intervals over queries for the values that the same points would have at their true scores. "
+    "They do not account for training seeds, because no configuration has a second run with stored scores."
 )
 
 AREA_SEEDS_TEXT = (
-    "Brackets contain 90% intervals over queries and seeds, for the mean scores of the same points' configurations. Seed "
-    "noise is pooled over the configurations that ran more than once. On test, where only the runs on the front are "
-    "scored, the intervals are lowered by these runs' luck on dev, to the extent that it comes from their seeds. The "
-    "intervals do not include the bias from choosing configurations by their first runs."
+    "Brackets contain 90% intervals over queries and seeds for the values that the same points would have at their "
+    "configurations' mean scores. Seed noise is pooled over the configurations that ran more than once. On test, where "
+    "only the runs on the front are scored, the intervals are lowered by these runs' luck on dev, to the extent that it "
+    "comes from their seeds. The intervals do not account for the bias from choosing configurations by their first runs."
 )
 
 CORRECTED = "corrected for selection bias"
 """A short form of :data:`AREA_BIAS_TEXT` for use next to an interval."""
 
 AREA_BIAS_TEXT = (
-    "The area of noisy points is too large on average, because the luckier one of two similar points counts. The "
-    "intervals are corrected for this bias and can be below the area itself."
+    "The area of noisy points is too large on average, because the luckier of two similar points counts. The "
+    "intervals are corrected for this bias, so they can lie below the area itself."
 )
 
 REPLICATED_TEXT = (
-    "Intervals are 90% intervals of the configuration's mean score over queries and seeds, from crossed "
-    "random effects with seed noise pooled over configurations."
+    "Intervals are 90% intervals for the configuration's mean score over queries and seeds, from a crossed "
+    "random-effects model with seed noise pooled over configurations."
 )
 
 BASELINES_TEXT = (
-    "Baselines do not come from a trial. They are never on the front and do not count toward its hypervolume. probe(g) "
+    "Baselines do not come from trials. They are never on the front and do not count toward its hypervolume. probe(g) "
     "is R itself: retrieval by its cosine plus g times the inner product of the class probabilities from a logistic "
     "regression on its embeddings. setfit is the body of a model trained with the setfit package. Published scores "
     "come from other authors and a different retrieval pool. Brackets contain 90% intervals over queries; SetFit models "
     "and published scores have none, because their per-query scores are not stored. A front member dominates a "
-    "baseline if it is at least as good in P and S on the same split, and better in one of them."
+    "baseline if it is at least as good in both P and S on the same split, and better in at least one."
 )
 
 COST_TEXT = (
-    "Seconds count the time in which trials occupied their CPUs and GPUs. The savings are an estimate: the "
+    "Seconds count the time during which trials occupied their CPUs and GPUs. The savings are an estimate: the "
     "time that early-stopped trials would have needed for their remaining rungs, at the pace of their completed rungs."
 )
 
 
 BILL_TEXT = (
-    "The bill covers the time in which raysweep ran, including prepare. It excludes the uptime of nodes before and "
-    "after that time, disks, IP addresses and network traffic."
+    "The bill covers the time during which raysweep ran, including prepare. It excludes disks, IP addresses, network "
+    "traffic, and the uptime of nodes before and after that time."
 )
 
 
@@ -99,10 +100,11 @@ def hypervolume_text(goals: Goals) -> str:
         factors.append({1.0: "", 0.5: "half of "}.get(share, f"{share:g} times "))
     of_p, of_s = factors
     return (
-        f"The area that the front dominates above the given point, which is {of_p}the reference encoder R's {p} and "
-        f"{of_s}its {s} on the same split, for scores x100. The oracle front is the limit that no encoder can exceed; "
-        "its area includes the chords between its points. The share is the front's area divided by the oracle's. The "
-        "test split measures the front that was chosen on dev. Points that miss a constraint of the sweep do not count."
+        "The hypervolume is the area that the front dominates above the given point, which is "
+        f"{of_p}the reference encoder R's {p} and {of_s}its {s} on the same split, for scores x100. The oracle front is "
+        "the limit that no encoder can exceed; its area includes the chords between its points. The share is the front's "
+        "area divided by the oracle's. The front on test is the one that was chosen on dev. Points that violate a "
+        "constraint of the sweep do not count."
     )
 
 

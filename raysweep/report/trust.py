@@ -79,7 +79,7 @@ def _knee_sentence(summary: Summary, split: ScoredSplit) -> str:
     if num_others:
         texts.append(f"{num_others} more")
     listed = ", ".join(texts)
-    return f"On {split}, the knee is one of {num_members} members, by share of resamples: {listed}."
+    return f"On {split}, the knee is one of {num_members} members (share of resamples): {listed}."
 
 
 def _drop_sentence(score: str, drop: Drop) -> str:
@@ -87,12 +87,12 @@ def _drop_sentence(score: str, drop: Drop) -> str:
     if drop.total_interval.is_finite:
         within = f" (90% interval: {_less_within(drop.total_interval)})"
     text = (
-        f"On average, {score} of the front's members is {_less(drop.total)} on test than on dev{within}. Selection on "
-        f"dev makes it {_less(drop.selection)}; a shift between the splits or noise makes it {_less(drop.shift)}."
+        f"On average, the {score} of the front's members is {_less(drop.total)} on test than on dev{within}. Selection on "
+        f"dev makes it {_less(drop.selection)}; noise or a shift between the splits makes it {_less(drop.shift)}."
     )
     reference = drop.reference
     if reference is not None and reference.is_finite:
-        text += f" {score} of R, which was not selected, is {_less_within(reference)} on test than on dev."
+        text += f" For R, which was not selected, {score} is {_less_within(reference)} on test than on dev."
     return text
 
 
@@ -122,4 +122,4 @@ def trust_lines(summary: Summary) -> Iterator[str]:
             remedy = ""
             if front.floor.is_better and (command := probe_command(summary)):
                 remedy = f"; to export the probe: {command}"
-            yield f"floor (probe) on {split}: {verdict}, front hypervolume minus the floor's in {amount}{remedy}"
+            yield f"floor (probe) on {split}: {verdict}, with the front's hypervolume minus the floor's in {amount}{remedy}"

@@ -1,4 +1,4 @@
-"""The figure of the changes on watched data against the learning rate."""
+"""A figure of changes on watched data against the learning rate."""
 
 import itertools
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 LINEAR_UP_TO = 10  # percent
 
-MAX_TICKS = 10  # learning rates that fit on the axis
+MAX_TICKS = 10  # maximum number of learning rates labeled on the axis
 
 LINE_STYLES = ("-", "--", ":", "-.")
 
@@ -76,7 +76,7 @@ def _draw_improvements(axes: "Axes", rungs: Sequence[WatchedRung], geometry: Geo
     if max(-bottom, top) > LINEAR_UP_TO:
         axes.set_yscale("symlog", linthresh=LINEAR_UP_TO)
     axes.yaxis.set_major_formatter("{x:+g}")
-    axes.set_ylabel(f"relative improvement of PND by {geometry}, %")
+    axes.set_ylabel(f"relative improvement in PND ({geometry}, %)")
 
 
 def _draw_line(

@@ -1,4 +1,4 @@
-"""Changes on watched data, which a sweep measures but does not tune for, and the adiabatic range of learning rates.
+"""Changes on watched data, which a sweep measures but does not optimize, and the adiabatic range of learning rates.
 
 The **adiabatic range** (Vasilyev et al., arXiv 2407.00923) is the set of learning rates at which, according to a paired
 bootstrap, the target improves significantly and no watched set worsens significantly.
@@ -31,7 +31,7 @@ def is_improved(watched: Watched, geometry: Geometry) -> bool:
 
 
 def worsened(watched: Watched, geometry: Geometry) -> list[str]:
-    """Return the names of the watched sets that, each taken as a whole, worsen significantly."""
+    """Return the names of the watched sets that worsen significantly as a whole."""
     return [found.name for found in watched.sets if found.whole_by(geometry).verdict == "worsened"]
 
 
@@ -89,9 +89,9 @@ def adiabatic_range(rungs: Sequence[WatchedRung], geometry: Geometry) -> Adiabat
 
 WATCHED_TEXT = (
     "For each trial's last measured rung, the table shows the relative improvement in the target's PND under cosine "
-    "similarity, the number of whole watched sets that improve, stay unchanged or worsen according to a paired bootstrap, "
+    "similarity, how many watched sets improve, stay unchanged or worsen as a whole according to a paired bootstrap, "
     "and the lowest improvement among the watched sets. PND is the share of (positive, negative) pairs in which the "
-    "positive is not closer to the query than the negative. Intervals are not corrected for multiple tests."
+    "positive is not closer to the query than the negative. Intervals are not corrected for multiple testing."
 )
 
 
@@ -150,7 +150,7 @@ def table(rungs: Sequence[WatchedRung], geometry: Geometry) -> TextTable:
 
 
 def tensor_table(rungs: Sequence[WatchedRung]) -> TextTable:
-    """Return a table of the tensors that changed most in each trial."""
+    """Return a table of the tensors that changed the most in each trial."""
     rows = []
     for rung in rungs:
         for tensor in rung.watched.tensors:

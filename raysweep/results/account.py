@@ -83,13 +83,13 @@ def build_account(results: Results) -> Account:
 def sentence(account: Account, max_replicates: int | None = None) -> str:
     """Return a one-line summary: the total cost, the time spent on incomplete trials, and the time saved."""
     uses = [
-        f"{account.incomplete_seconds:,.0f} of the trial-seconds were in trials that did not complete"
+        f"{account.incomplete_seconds:,.0f} of the trial-seconds were spent on trials that did not complete"
     ]
     replicates = account.of(REPLICATES)
     if replicates.num_trials:
         at_most = "" if max_replicates is None else f" of at most {max_replicates}"
         uses.append(
-            f"{replicates.cost.seconds:,.0f} in {replicates.num_trials}{at_most} replicates"
+            f"{replicates.cost.seconds:,.0f} on {replicates.num_trials}{at_most} replicates"
         )
     saved = f"early stopping saved about {account.total.saved_seconds:,.0f} trial-seconds"
     cost = account.total.cost

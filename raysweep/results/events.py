@@ -88,7 +88,7 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class SessionStarted(Event):
-    """A session started with these settings. It is a ledger's first event, and it is repeated each time the run is resumed.
+    """A session started with these settings. The event comes first in a ledger and is repeated each time the run is resumed.
 
     ``config_digest`` is the SHA-256 of the session's ``config.yaml``.
     """
@@ -122,7 +122,7 @@ class TrialStarted(Event):
     """A trial started, either with a new configuration or as a replicate.
 
     ``num_rungs`` is the number of rungs that the trial has if it completes. A replicate repeats the
-    trial ``replicate_of`` with a different seed, which is derived from the replicate's number ``run``, starting at 1.
+    trial ``replicate_of`` with a different seed, which is derived from ``run``, the replicate's number (from 1).
     ``origin`` states where a requested configuration came from: its position under ``first`` or the ID of a request.
     """
 
@@ -291,7 +291,7 @@ class CheckpointsRemoved(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicatesAveraged(Event):
-    """The scores of ``trial`` and its replicates were averaged because a replicate is about to end.
+    """The scores of ``trial`` and its replicates were averaged because a replicate was about to end.
 
     ``points`` holds the means of the points that at least two of the ``runs`` runs reached.
     """
@@ -366,9 +366,9 @@ class GuardsMeasured(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class NodesCounted(Event):
-    """The cluster's node time since the previous event of this kind was recorded at current prices.
+    """Node time on the cluster since the previous event of this kind, with current prices.
 
-    It includes the time of ``prepare``.
+    The time includes ``prepare``.
     """
 
     kind = "nodes"

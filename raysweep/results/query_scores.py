@@ -248,7 +248,7 @@ class PackedScores:
         return int(first.codes.shape[1])
 
     def select(self, wanted: Container[PointName]) -> "PackedScores":
-        """Return the scores of the points that are in ``wanted``, which may be none."""
+        """Return the scores of the points that are in ``wanted``; there may be none."""
         rows = [row for row, name in enumerate(self.names) if name in wanted]
         names = tuple(self.names[row] for row in rows)
         return PackedScores(
@@ -430,7 +430,7 @@ def _load_split(
 def _read_packed(
     content: bytes, points: Mapping[PointName, Point], num_queries: int, place: str
 ) -> PackedScores:
-    """Return a file's scores for these points of the ledger, which may be none.
+    """Return a file's scores for these points of the ledger; the file may contain none of them.
 
     Raise ``DamagedError`` if the file is damaged or if its points' mean scores differ from those in the ledger.
     """

@@ -92,7 +92,9 @@ def build_results(events: Iterable[Event], run: Folder, has_driver: bool | None 
                 f"{path}: line {line}: {error}; was the ledger edited by hand?"
             ) from None
     if tables.info is None:
-        raise InputError(f"{path}: holds no settings; the sweep ended before it began")
+        raise InputError(
+            f"{path}: contains no settings, because the run ended before its sweep began"
+        )
     tables.close(has_driver)
     return Results(
         folder=run.location,
@@ -204,7 +206,7 @@ class _Tables:
                 self.stage = None
 
     def _advance_stage(self, name: StageName, num_scores: int) -> None:
-        """Add to the finished scores of the current stage if it is called ``name``."""
+        """Add ``num_scores`` to the current stage's finished scores if the stage is called ``name``."""
         if self.stage is not None and self.stage.name == name:
             num_done = self.stage.num_done + num_scores
             self.stage = dataclasses.replace(self.stage, num_done=num_done)
@@ -257,7 +259,7 @@ class _Tables:
             self.guards[score.trial, score.step, score.kind, score.value, score.guard] = score
 
     def guards_of(self, info: RunInfo) -> tuple[GuardScore, ...]:
-        """Return the guard scores, each with the last session's limit if it has that guard, else with the original one."""
+        """Return the guard scores with the last session's limits, or original limits for guards that it lacks."""
         return tuple(
             dataclasses.replace(score, at_least=info.guards.get(score.guard, score.at_least))
             for score in self.guards.values()
@@ -324,14 +326,14 @@ class _Tables:
         """Set the final statuses; trials that were running when the sweep ended or was killed become interrupted."""
         has_ended = self.status != "running"
         if has_ended:
-            self._interrupt_trials("the sweep ended before this trial")
+            self._interrupt_trials("the sweep ended before this trial did")
         elif has_driver is False:
             self._interrupt_trials("the sweep was killed")
         statuses = {trial.status for trial in self.trials.values()}
         all_failed = statuses == {TrialStatus.FAILED}
         if self.status == "completed" and all_failed:
             self.status = "failed"
-            self.reason = f"none of its {len(self.trials)} trials succeeded"
+            self.reason = "none of its trials succeeded"
             self.has_failed_for_good = True
 
     def _interrupt_trials(self, why: str) -> None:

@@ -183,7 +183,7 @@ def load_readings(run: Folder, results: Results) -> Readings | None:
 
 
 def stored_readings(run: Folder) -> Readings | None:
-    """Return all stored readings, even of points that have left the front, or None if the file does not exist.
+    """Return all stored readings, even those of points that have left the front, or None if the file does not exist.
 
     Raises:
         DamagedError: If the file is damaged.

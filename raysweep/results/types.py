@@ -59,7 +59,7 @@ class RunInfo:
     label_names: tuple[str, ...]
     seed: int
     schema: int = SCHEMA
-    # minimum score of a point, if set, keyed by score
+    # minimum values of a point's scores, keyed by score; contains only those that are set
     constraints: Mapping[str, float] = field(default_factory=dict)
     # package versions on the driver's machine, keyed by name
     packages: Mapping[str, str] = field(default_factory=dict)
@@ -456,9 +456,9 @@ class Results:
     excluded_nodes: tuple[
         ExcludedNode, ...
     ] = ()  # nodes where trials repeatedly raised errors, in order of exclusion
-    is_paused: bool = False  # by a user request
+    is_paused: bool = False  # whether a user has paused the sweep
     workers: int | None = None  # maximum number of concurrent trials, if requested
-    guards: tuple[GuardScore, ...] = ()  # of front members, if the sweep had guards
+    guards: tuple[GuardScore, ...] = ()  # scores of front members, if the sweep had guards
     calibrations: tuple[Calibration, ...] = ()  # one per rung and split
     measures: tuple[Measure, ...] = ()  # for rungs and the reference encoder, on dev and test
     labeled: tuple[

@@ -63,7 +63,7 @@ def counts(trial: Trial) -> bool:
 
 
 def extra_scores(points: Iterable[Point]) -> list[str]:
-    """Return the points' scores other than those that every report shows."""
+    """Return the names of the points' scores, except those that every report shows."""
     names = dict.fromkeys(name for point in points for name in point.scores)
     return [name for name in names if name not in STANDARD]
 

@@ -50,7 +50,7 @@ class WatchedSet:
 
 @dataclass(frozen=True)
 class TensorChange:
-    """How far training moved a parameter tensor from its untuned values.
+    """The change of a parameter tensor from its untuned values.
 
     ``relative`` is the L2 norm of the change divided by the norm of the untuned tensor, or None if that norm is 0.
     ``maximum`` is the largest absolute change in any element.
@@ -65,8 +65,8 @@ class TensorChange:
 class Watched:
     """Measures of one rung's encoder on the watched sets and, if there is one, on the target.
 
-    ``learning_rate`` is the trial's peak learning rate. ``tensors`` holds the tensors that changed most, by either
-    measure of change.
+    ``learning_rate`` is the trial's peak learning rate. ``tensors`` holds the tensors that changed the most, by
+    either measure of change.
     """
 
     sets: tuple[WatchedSet, ...]

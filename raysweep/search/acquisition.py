@@ -52,7 +52,7 @@ class Acquisition(Protocol):
 
 
 class UpperConfidenceBound:
-    """The upper confidence bound of a trial's value at the largest budget seen."""
+    """The upper confidence bound on a trial's value at the largest budget seen."""
 
     num_startup_trials = 8
     starts_in_middle = False
@@ -266,8 +266,8 @@ def as_array(codes: Collection[Code], num_axes: int) -> Float64Array:
 def _clip_outliers(values: Float64Array) -> Float64Array:
     """Return the values with low outliers clipped, so that a diverged loss does not make all other values look alike.
 
-    In each column, the distance of any value below the median is at most MAX_DISTANCE_BELOW times the distance of the
-    best value above it.
+    In each column, values end up at most MAX_DISTANCE_BELOW times as far below the median as the best value is above
+    it.
     """
     median = np.median(values, axis=0)
     best = values.max(axis=0)

@@ -121,7 +121,7 @@ class ConditionalSpace:
     def draw_near(
         self, known: Params, size: float, random: np.random.Generator, fixed: Mapping[str, Any]
     ) -> Params:
-        """Return a copy of a known configuration with about NUM_CHANGED of the values that are not ``fixed`` changed.
+        """Return a copy of a known configuration, changing about NUM_CHANGED of the values that are not ``fixed``.
 
         A number moves by a normally distributed step with standard deviation ``size`` on its scale from 0 to 1. Choices
         are resampled, and so are parameters that the known configuration lacks because they belong to another choice.

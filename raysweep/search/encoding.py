@@ -129,7 +129,7 @@ class Choice:
         return value
 
     def draw_near(self, value: Any, size: float, random: np.random.Generator) -> Any:
-        """Return any random choice, since choices have no neighbors."""
+        """Return a random choice, since choices have no neighbors."""
         return self.draw(random)
 
 

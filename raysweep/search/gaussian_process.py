@@ -13,7 +13,7 @@ Notation, after Rasmussen and Williams, "Gaussian Processes for Machine Learning
     f(x)        value of a configuration at the smallest budget: f ~ GP(0, k)
     g(x, r)     its value after r doublings: f(x) (1 + s r) + h(x) u r + c r, with the ``slope`` s and c ~ N(0, s^2);
                 h ~ GP(0, k) is independent and u is the ``drift``, so the best configuration may change with the budget
-    y           observation: g(x, r) + the trial's own deviation + noise; each of the two has half of the variance
+    y           observation: g(x, r) + the trial's own deviation + noise; the last two each have half of the variance
                 ``noise_variance``, and both rungs of a trial share its deviation
     K           covariance of the observed y, noise included
     K_*         cross-covariance of the observed y with g at the queries
@@ -52,11 +52,11 @@ LOG_DEVIATION_DEVIATION = 0.5
 LOG_DRIFT_MEAN = math.log(0.2)
 LOG_DRIFT_DEVIATION = 1.0
 ADDITIVE_SHAPE = 0.5
-NUM_DRAWN = 24  # kernel parameters sampled from the prior for the first fit
-# kernel parameters sampled for each later fit, in addition to those from the last fit
+NUM_DRAWN = 24  # sets of kernel parameters sampled from the prior for the first fit
+# sets of kernel parameters sampled for each later fit, in addition to those from the last fit
 NUM_FRESH = 1
 NUM_BEST = 2  # number of most probable sets of kernel parameters that a fit passes on to the next
-# predictions leave out kernel parameters whose weight, relative to the highest, is lower
+# predictions leave out kernel parameters whose weight, relative to the highest, is lower than this
 MIN_WEIGHT = 0.05
 # number of gradient steps from the most probable kernel parameters
 NUM_STEPS = 16
@@ -241,7 +241,7 @@ class TrainingSet:
 
     @cached_property
     def noise_pattern(self) -> Float64Array:
-        """The noise covariance of the rows, (rows, rows), in units of half the variance: 2 for equal rows, 1 in a trial."""
+        """The noise covariance of the rows, (rows, rows), in half variances: 2 for a row with itself, 1 within a trial."""
         same_trial = np.equal.outer(self.trial_index, self.trial_index)
         return same_trial + np.eye(len(self.trial_index))
 
@@ -300,7 +300,7 @@ class Queries:
 class Posterior:
     """The process with one set of kernel parameters, conditioned on the values of a training set's rows.
 
-    ``values`` (rows, outputs) is y, standardized.
+    ``values`` (rows, outputs) holds the standardized y.
     """
 
     def __init__(self, params: KernelParams, training: TrainingSet, values: Float64Array) -> None:
@@ -467,7 +467,7 @@ def predict(posteriors: Sequence[Posterior], queries: Queries) -> tuple[Float64A
 
 
 class KernelFitter:
-    """A search for the most probable kernel parameters of successive training sets, each starting from the last result.
+    """A fitter of kernel parameters to successive training sets; each fit starts from the result of the last one.
 
     The posterior is not sampled: sampling would take thousands of steps per proposal, and the first states of a
     short chain predict poorly. A prediction is the mean over the kernel parameters that were found, weighted by

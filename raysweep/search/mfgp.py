@@ -48,7 +48,7 @@ STEP_SIZES = (
 
 # number of completed trials without points after which the sampler warns
 NUM_WITHOUT_POINTS = 4
-STARTUP_DEVIATION = 0.25  # standard deviation of numbers in the first proposals around 0.5, if they start in the middle
+STARTUP_DEVIATION = 0.25  # standard deviation of startup proposals around 0.5, if the acquisition starts in the middle
 
 
 Candidate = tuple[Params, Code]
@@ -134,7 +134,7 @@ class MultiFidelitySampler(BaseSampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Return the values that complete the trial's configuration, or {} if the space has no new one left."""
+        """Return the values that complete the trial's configuration, or {} if the space has no new configuration left."""
         if not search_space:
             return {}
         with self._lock:
@@ -237,7 +237,7 @@ class _Search:
         self._proposed: set[Code] = set()
 
     def propose(self, random: np.random.Generator) -> Params:
-        """Return the next configuration to try, or an empty one if the space has no new one left."""
+        """Return the next configuration to try, or {} if the space has no new configuration left."""
         # Replace the pool's oldest candidates, and all candidates that have been tried, with new random configurations.
         num_staying = POOL_SIZE - NUM_RENEWED
         newest = self._pool[-num_staying:]

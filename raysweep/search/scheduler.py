@@ -247,7 +247,7 @@ class Scheduler:
             examples_seen: Examples seen at this rung.
             points: The operating points (P, S).
             ahead: Examples seen at each remaining rung; empty at the last rung.
-            names: Names of the points, equal in all runs of a configuration; positions if omitted.
+            names: Names of the points, identical in all runs of a configuration; by default, their positions.
             can_start: Whether new trials could start when the rung was recorded; by default, whether they can now.
 
         Raises:

@@ -25,7 +25,8 @@ T = TypeVar("T")
 
 # how long to wait while a store does not respond or is temporarily unavailable
 PATIENCE_SECONDS = 600.0
-FIRST_PATIENCE_SECONDS = 20.0  # for the first request, since the URI or network may be wrong
+# the same for the first request, since the URI or the network settings may be wrong
+FIRST_PATIENCE_SECONDS = 20.0
 LEASE = "lease.json"  # name of the lease on everything under a URI
 PART_BYTES = 16 * 2**20  # files are downloaded in parts of at most this size, one request per part
 NUM_THREADS = 8
@@ -245,7 +246,8 @@ class Bucket:
 
     def _persist(self, request: Callable[[], T], guard: Callable[[], None] = lambda: None) -> T:
         """Return the response to a request, retrying while the store does not respond or is temporarily unavailable."""
-        _ = self._store  # connect first, because the error names the package to install
+        # Connect first: if obstore is missing, this error names the extra to install.
+        _ = self._store
         from obstore.exceptions import BaseError
 
         began = time.monotonic()
@@ -324,7 +326,7 @@ def _timeout_seconds() -> float:
         seconds = math.nan
     if not 0.001 <= seconds <= _LONGEST_TIMEOUT_SECONDS:
         raise InputError(
-            f"{TIMEOUT_VARIABLE} is {text!r}; allowed: seconds above 0, at most {_LONGEST_TIMEOUT_SECONDS:,.0f}"
+            f"{TIMEOUT_VARIABLE} is {text!r}; allowed: a number of seconds above 0, at most {_LONGEST_TIMEOUT_SECONDS:,.0f}"
         )
     return seconds
 

@@ -89,7 +89,7 @@ def _as_json(manifest: dict[str, Any]) -> bytes:
 def _repair(folder: BucketFolder, name: str, copy: Path) -> None:
     """Download the damaged files of a copy again. This process must hold a shared lock on the copy.
 
-    Each file is replaced atomically, so processes that use the copy are not disturbed.
+    Each file is replaced atomically, so processes that use the copy are not affected.
     """
     if not (damaged := _find_damaged(copy)):
         return
@@ -99,7 +99,7 @@ def _repair(folder: BucketFolder, name: str, copy: Path) -> None:
         num_bytes = folder.bucket.size_of(object_name)
         if num_bytes is None:
             raise FileNotFoundError(
-                f"{location.join(folder.location, stored_name)}: a complete artifact is missing"
+                f"{location.join(folder.location, stored_name)}: the artifact is missing or incomplete"
             )
         temporary = _hidden(copy / file)
         try:
@@ -183,7 +183,7 @@ def _download(folder: BucketFolder, name: str, place: Path) -> None:
     copy = BucketFolder(stored.bucket, _hidden(place), stored.prefix)
     try:
         if not _is_complete(copy.fetch()):
-            raise FileNotFoundError(f"{stored.location}: a complete artifact is missing")
+            raise FileNotFoundError(f"{stored.location}: the artifact is missing or incomplete")
         copy.path.rename(place)
     finally:
         shutil.rmtree(copy.path, ignore_errors=True)
@@ -251,7 +251,7 @@ def limit_gib() -> float:
     except ValueError:
         limit = 0.0
     if not limit > 0:
-        raise InputError(f"{LIMIT_VARIABLE} is {text!r}; allowed: a number of GiB above 0")
+        raise InputError(f"{LIMIT_VARIABLE} is {text!r}; allowed: a positive number of GiB")
     return limit
 
 

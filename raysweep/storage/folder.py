@@ -308,7 +308,7 @@ class BucketFolder:
 
 @contextlib.contextmanager
 def uploaded(folder: Folder, names: list[str], seconds: float = UPLOAD_SECONDS) -> Iterator[None]:
-    """Upload growing files, such as logs, every ``seconds`` if they changed, and once when the context exits.
+    """Upload growing files, such as logs, every ``seconds`` seconds if they changed, and once when the context exits.
 
     Errors are ignored. Like all of a run's data in a bucket, the files are written only while this process holds the
     run; see ``Bucket.guard``.

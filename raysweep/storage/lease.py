@@ -1,6 +1,7 @@
 """Leases: exclusive rights to change the data under a URI. They expire unless their holders renew them.
 
-A turn is an exclusive right to do work on a local or bucket folder that several processes would otherwise duplicate.
+A turn is an exclusive right to work on something in a local or bucket folder, so that several processes do not all do
+the same work.
 """
 
 import contextlib
@@ -30,7 +31,7 @@ USUAL_ATTEMPT_SECONDS = 60.0
 MAX_SECONDS = 86_400.0  # a stored lease that lasts longer is treated as damaged
 RENEW_SECONDS = 20.0
 NOTICE_SECONDS = 5.0  # how soon a holder stops after discovering that its lease was taken over
-TURN_SECONDS = 30.0  # the longest time that others wait after a holder was killed
+TURN_SECONDS = 30.0  # maximum time that others wait after a holder is killed
 TURN_RENEW_SECONDS = 5.0
 CLOCK_SECONDS = 2.0  # maximum error in a store's times, which are rounded to seconds
 
@@ -107,7 +108,7 @@ class Lease:
                 break
         if taken_from is not None:
             say(
-                f"{self.bucket.uri}: taken over from {taken_from}; waiting until that process stops"
+                f"{self.bucket.uri}: taken over from {taken_from}; waiting for that process to stop"
             )
             time.sleep(self.renew_seconds + NOTICE_SECONDS)
         self._held_until = began + self.seconds
@@ -160,7 +161,7 @@ class Lease:
         """
         is_reported = False
         began = _clock()
-        # A request must not only be sent but reach the store before the lease expires.
+        # A request must not only be sent but also reach the store before the lease expires.
         margin = min(attempt_seconds(), self.seconds / 2)
         while True:
             if self._lost_to is not None:

@@ -1,7 +1,8 @@
-"""A log that makes each line durable before the next: one file, or numbered objects if the storage cannot append.
+"""A log in which each line is durable before the next is written.
 
-``NAME.jsonl`` holds the lines in order. In an object store, line N is the object ``NAME/N.jsonl``, written once. If
-both exist, for example because a run was moved to an object store, the objects follow the lines in the file.
+``NAME.jsonl`` holds the lines in order. In an object store, which cannot append, line N is the object ``NAME/N.jsonl``,
+written once. If both exist, for example because a run was moved to an object store, the objects follow the lines in the
+file.
 """
 
 import contextlib
@@ -33,7 +34,7 @@ class LineLog(Protocol):
 
     @property
     def lost(self) -> str | None:
-        """Return why this process no longer holds the log, or None unless another process has taken over."""
+        """Return which process has taken over the log, as a message, or None if none has."""
 
     def open(self) -> bytes:
         """Acquire the log for this process and return its content. Existing lines stay unchanged.
@@ -68,8 +69,8 @@ def line_log(
 ) -> LineLog:
     """Return the log ``name`` in a folder.
 
-    ``say`` is called with a message while the log waits for a store or another process. ``take_over`` takes the log
-    away from the process that holds it. ``on_lost`` is called from another thread if another process takes over the
+    ``say`` is called with a message while the log waits for a store or another process. With ``take_over``, the log is
+    taken from the process that holds it. ``on_lost`` is called from another thread if another process takes over the
     log.
     """
     if isinstance(folder, BucketFolder):
@@ -126,7 +127,7 @@ def is_held(folder: Folder, name: str) -> bool | None:
     except OSError:
         return None
     try:
-        # released at once; a process opening the log retries
+        # released immediately; a process that is opening the log retries
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -266,11 +267,11 @@ class LineObjects:
         except FileExistsError:
             # The existing line belongs to another process and is not replaced, because that process may have written
             # more lines.
-            reason = "another process, which previously held this run, has already written a line in its place"
+            reason = "another process, which previously held this run, has already written a different line at this position"
             raise StorageError(
                 errno.EEXIST, reason, location.join(self._folder.bucket.uri, name)
             ) from None
-        self._ensure_held()  # fails if another process took over the log, so that this line has no effect
+        self._ensure_held()  # raises if another process has taken over the log, in which case this line has no effect
 
     def set_aside(self, unfinished: bytes, number: int) -> None:
         bucket = self._folder.bucket

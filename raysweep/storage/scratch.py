@@ -41,7 +41,7 @@ def process_folder() -> Path:
             with leftover.open("r+b") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 _remove(leftover.with_suffix(""))
-        except OSError:  # the process that holds the lock is or may be running
+        except OSError:  # the process that holds the lock is, or may be, still running
             pass
     folder = parent / f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
     _lock(_lock_path(folder))  # lock before creating the folder, so that it is never without a lock

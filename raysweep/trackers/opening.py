@@ -1,4 +1,4 @@
-"""Opening of the configured trackers, and checks that report missing clients and settings before the sweep starts."""
+"""Functions that open the configured trackers and, before the sweep starts, check for missing clients and settings."""
 
 import os
 import re

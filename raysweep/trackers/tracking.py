@@ -40,7 +40,7 @@ from raysweep.trackers.opening import Destination, check_trackers, tracker_opene
 from raysweep.trackers.tracker import FrontPage, Step, TrackedTrial, Tracker
 
 MAX_CHARACTERS = 1000  # longer error messages are truncated
-FINISH_SECONDS = 60.0  # how long the end of a sweep waits for a tracker that makes no progress
+FINISH_SECONDS = 60.0  # maximum wait, at the end of a sweep, for a tracker that makes no progress
 
 Warn = Callable[[str], None]
 
@@ -104,9 +104,7 @@ class _Feed:
 
     @property
     def _hint(self) -> str:
-        return (
-            f"to write it later: {format_command('track', self._run.location, '--to', self._name)}"
-        )
+        return f"to track the run later: {format_command('track', self._run.location, '--to', self._name)}"
 
     def wait(self) -> None:
         """Wait until the thread ends or has made no progress for FINISH_SECONDS."""
@@ -174,7 +172,7 @@ def merge_settings(run: Folder, names: Sequence[str], options: Mapping[str, str]
         if not receivers:
             keys = itertools.chain.from_iterable(SETTINGS[name] for name in names)
             allowed = ", ".join(dict.fromkeys(keys))
-            raise InputError(f"--{key}: unknown setting of {', '.join(names)}; allowed: {allowed}")
+            raise InputError(f"--{key}: unknown setting for {', '.join(names)}; allowed: {allowed}")
         for name in receivers:
             values[name][key] = value
     try:

@@ -16,11 +16,11 @@ Ids: TypeAlias = npt.NDArray[np.integer]
 
 @dataclass(frozen=True)
 class Batch:
-    """The embeddings of a batch of examples, and the data that losses may need about their sentences.
+    """The embeddings of a batch of examples, and the data about their sentences that losses may need.
 
     Attributes:
         columns: Tensors (batch, width) in fp32 with gradients, one for each sentence of an example.
-        targets: The targets stored with the examples, (batch,), or None for kinds without targets.
+        targets: The targets stored with the examples, (batch,), or None if the examples have no targets.
         ids: The sentence ids, (batch, columns).
         labels: The sentences' classes, (batch, columns).
         read_reference: Takes a column's number and returns its unit embeddings under the reference encoder, (batch,

@@ -1,6 +1,6 @@
 """Training batches: example order and sentence embeddings.
 
-Each distinct sentence in a batch is embedded once, in buckets of similar length that are grouped into packs.
+Each distinct sentence in a batch is embedded once. Sentences of similar length form buckets, and buckets form packs.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -108,9 +108,9 @@ class ExampleOrder:
             self.remaining = np.concatenate([self.remaining, next_pass])
 
     def _find_distinct(self, count: int) -> list[int]:
-        """Return indices into ``remaining``: the first ``count`` examples without common sentences.
+        """Return indices into ``remaining``: the first ``count`` examples that share no sentence with each other.
 
-        If there are too few, add the first of the other examples.
+        If there are too few, fill up with the first of the other examples.
         """
         distinct: list[int] = []
         waiting: list[int] = []
@@ -137,8 +137,8 @@ def check_classes(labels: npt.NDArray[np.integer]) -> None:
     num_classes = int((counts >= 2).sum())
     if num_classes < 2:
         raise InputError(
-            f"data: {num_classes} classes have two or more training sentences; allowed with losses that compare classes "
-            "within a batch: 2 classes or more"
+            f"data: the number of classes with two or more training sentences is {num_classes}; allowed with losses that "
+            "compare classes within a batch: 2 or more"
         )
 
 
@@ -356,7 +356,7 @@ class RecomputedBatch:
         self._precision_context = precision_context
         batch = _Batch.of(encoders, ids)
         self._packs = [(part.encoder, pack) for part in batch.parts for pack in part.packs]
-        self._positions = []  # of the random streams, before each pack
+        self._positions = []  # positions of the random streams before each pack
         embeddings = []
         with torch.no_grad():
             for column_encoder, pack in self._packs:

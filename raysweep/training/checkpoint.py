@@ -124,7 +124,7 @@ def restore(training: Training, folder: str | Path | Folder) -> RungResult | Non
 
 
 class SavedTraining(Training):
-    """A :class:`Training` with ``save`` and ``restore`` methods, for code that runs trials of every kind."""
+    """A :class:`Training` with ``save`` and ``restore`` methods, for code that runs trials of any kind."""
 
     def save(self, folder: str | Path | Folder, last: RungResult | None) -> None:
         """Write a checkpoint, like :func:`save`."""
@@ -150,7 +150,7 @@ def read_state(
     differences = [name for name, value in _identity(training).items() if values[name] != value]
     if differences:
         raise InputError(
-            f"{as_folder(folder).location}: the checkpoint has another {' and '.join(differences)}; allowed: a "
+            f"{as_folder(folder).location}: the checkpoint has a different {' and '.join(differences)}; allowed: a "
             "folder without checkpoints, or with checkpoints of the same trial"
         )
     return checkpoint
@@ -305,7 +305,7 @@ def write(
         shutil.rmtree(temporary, ignore_errors=True)
     folder.store(name)
     for other in folder.names():
-        if other < name:  # never delete a newer checkpoint from a process that took over the trial
+        if other < name:  # never delete a newer one, written by a process that took over the trial
             folder.remove(other)
     folder.let_go(name)
 

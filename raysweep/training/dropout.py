@@ -25,11 +25,11 @@ class Generator:
 
     def mask(self, like: Tensor, rate: float) -> Tensor:
         """Return a mask with the shape and type of ``like``: 0 with probability ``rate``, otherwise 1 / (1 - rate)."""
-        dropped = min(_STEPS - 1, round(rate * _STEPS))  # of the 2**16 values
+        dropped = min(_STEPS - 1, round(rate * _STEPS))  # out of 2**16 values
         count = like.numel()
         words = self.bits.random_raw(-(-count // 4))  # 64 bits each
         values = words.view(np.int16)[:count]
-        is_kept = torch.from_numpy(values).ge_(dropped - _STEPS // 2)  # 1 and 0, in place
+        is_kept = torch.from_numpy(values).ge_(dropped - _STEPS // 2)  # 1 or 0, in place
         return is_kept.to(like.dtype).mul_(_STEPS / (_STEPS - dropped)).view_as(like)
 
 

@@ -21,7 +21,7 @@ class BatchLoss(Protocol):
 
 
 class EmbeddingLoss(nn.Module):
-    """A :class:`BatchLoss` from a loss with ``compute_loss_from_embeddings``, such as sentence-transformers' losses."""
+    """A :class:`BatchLoss` that wraps a loss with ``compute_loss_from_embeddings``, as in sentence-transformers."""
 
     def __init__(self, loss: nn.Module, targets: TargetRule) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class SoftmaxLoss(nn.Module):
         self.teacher_weight = teacher_weight if targets == TEACHER else 0.0
 
     def compute_loss(self, batch: Batch) -> Tensor:
-        """Return the loss over sentences, whose targets are their classes or the teacher's probabilities."""
+        """Return the mean loss of the sentences; their targets are their classes or the teacher's probabilities."""
         assert batch.targets is not None
         scores = logits(self.head, batch.columns[0])
         weight = self.teacher_weight

@@ -32,7 +32,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Pace:
-    """Training speed in a rung that this process started or resumed after ``first_seen`` of its examples."""
+    """Training speed since this process started or resumed a rung, after ``first_seen`` of the rung's examples."""
 
     first_seen: int
     began: float = field(default_factory=time.monotonic)

@@ -1,4 +1,4 @@
-"""State shared by the trials of a process that learn a sequence of data sets."""
+"""State shared by a process's trials on a sequence of data sets."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

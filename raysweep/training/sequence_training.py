@@ -103,7 +103,7 @@ class SequenceTraining:
 
     @property
     def rung_is_full(self) -> bool:
-        """Return whether training on the data set has ended, so that :meth:`evaluate` is due."""
+        """Return whether training on the current data set has ended, so that :meth:`evaluate` is due."""
         return self.trainer.is_done
 
     @property
@@ -133,7 +133,7 @@ class SequenceTraining:
         progress.rung += 1
         if not np.isfinite(mean_loss):
             raise TrialDivergedError(
-                f"the loss became {mean_loss} within rung {progress.rung} (after {progress.seen:,} examples)"
+                f"the loss became {mean_loss} in rung {progress.rung} (after {progress.seen:,} examples)"
             )
         self._show()
         is_last = progress.rung == self.num_rungs

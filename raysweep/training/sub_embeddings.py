@@ -24,7 +24,7 @@ ROWS_AT_ONCE = 8192
 
 @dataclass(frozen=True)
 class SubEmbeddings:
-    """The masked linear layers of an adapter's MLP for each data set, first layer first.
+    """The linear layers of an adapter's MLP under each data set's mask, first layer first.
 
     Under a data set's mask, a unit embedding x becomes unit(x + MLP(x)), with ReLU between the layers.
     """

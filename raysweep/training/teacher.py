@@ -1,4 +1,4 @@
-"""The teacher for distillation: a rung of another run, whose softmax head predicts class probabilities."""
+"""The teacher for distillation: a rung of another run with a softmax head that predicts class probabilities."""
 
 import hashlib
 from collections.abc import Sequence
@@ -138,7 +138,7 @@ class LoadedTeacher:
 
     def probabilities(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """Return the class probabilities (texts, classes) of texts, each prefixed with the prompt."""
-        # losses over labeled sentences train the document side
+        # losses on labeled sentences train the document side
         prompt = self.config.prompt_on("document") or ""
         embeddings = encoder.embed_texts(
             self.model, texts, prompt, arithmetic=self.config.precision
@@ -152,18 +152,19 @@ def _choose_rung(run: Folder, results: Results, trial: int | None) -> Calibratio
     rungs = [calibration for calibration in results.calibrations if calibration.split == "dev"]
     if not rungs:
         raise InputError(
-            f"teacher.run is {run.location}, which has no finished rung with the loss softmax; allowed: a run that has one"
+            f"teacher.run is {run.location}, which has no finished rung with the softmax loss; allowed: a run that has one"
         )
     stored = [rung for rung in rungs if run.exists(point_folder(rung.trial, rung.step))]  # type: ignore[arg-type]
     if not stored:
         raise InputError(
-            f"teacher.run is {run.location}, whose weights were removed; allowed: a run with weights for the loss softmax"
+            f"teacher.run is {run.location}, whose weights were removed; allowed: a run with stored weights "
+            "for the softmax loss"
         )
     candidates = [rung for rung in stored if trial in (None, rung.trial)]
     if not candidates:
         trials = sorted({rung.trial for rung in stored if rung.trial is not None})
         raise InputError(
-            f"teacher.trial is {trial}; allowed: a trial with the loss softmax whose weights are stored in {run.location}: "
+            f"teacher.trial is {trial}; allowed: a trial with the softmax loss and stored weights in {run.location}: "
             f"{', '.join(map(str, trials))}"
         )
     return min(candidates, key=lambda rung: rung.cross_entropy)

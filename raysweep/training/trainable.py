@@ -101,7 +101,7 @@ class Trainable:
         self.structure = Structure.of(model)
         self.lora: Lora | None = None
         self._query: QueryWeights | None = None
-        self._base: dict[str, Tensor] = {}  # of the parameters that may differ from the base model
+        self._base: dict[str, Tensor] = {}  # base weights of the parameters that may change
         stored = model.state_dict().keys()
         self._stores_bf16 = bf16_weights.is_narrow(model)
         self._buffers = {
@@ -127,7 +127,7 @@ class Trainable:
 
     @property
     def weight_contexts(self) -> Sides[WeightContext]:
-        """Return the contexts for query and document forward passes, shared if both sides have one encoder."""
+        """Return the contexts for query and document forward passes, shared if both sides share an encoder."""
         if self._query is None:
             return Sides.same(own_weights)
         return Sides(self._query.used, own_weights)

@@ -294,7 +294,7 @@ class Training:
         return loss
 
     def own_loss(self, batch: Batch) -> Tensor:
-        """Return the trial's loss without the retention term, summed over the ``matryoshka`` widths if any."""
+        """Return the trial's loss without the retention term, summed over any ``matryoshka`` widths."""
         if self.widths:
             return losses.sum_over_widths(self.loss, batch, self.widths)
         loss: Tensor = self.loss.compute_loss(batch)
@@ -346,7 +346,7 @@ class Training:
         progress.rung += 1
         if not np.isfinite(mean_loss):
             raise TrialDivergedError(
-                f"the loss became {mean_loss} within rung {progress.rung} (after {progress.seen:,} examples)"
+                f"the loss became {mean_loss} in rung {progress.rung} (after {progress.seen:,} examples)"
             )
         self.show_average(shown=True)
         self.bench.head = self.head()
@@ -411,7 +411,7 @@ class Training:
         return examples
 
     def _validate(self, encoded: Encoded) -> tuple[float, int]:
-        """Return the loss over validation examples and the number of errors.
+        """Return the loss on the validation examples and the number of errors.
 
         With a softmax head, errors are misclassified queries; otherwise, they are triplets in the wrong order.
         """

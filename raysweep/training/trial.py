@@ -122,7 +122,7 @@ def watch_last_rung(
     if last is None:
         raise InputError("its checkpoint is missing")
     if last.step != step or training.progress.seen_in_rung:
-        raise InputError(f"its checkpoint is not that of rung {step}")
+        raise InputError(f"its checkpoint is not from the end of rung {step}")
     if last.watched is not None:
         return last.watched
     training.show_average(shown=True)
@@ -178,18 +178,19 @@ def rungs_and_progress(  # noqa: PLR0913 (the arguments of rungs, and callbacks)
     leaves: Callable[[], bool] = lambda: False,
     recomputes: bool = False,
 ) -> Iterator[RungResult | RungProgress]:
-    """Yield rung results like :func:`rungs`, plus progress updates within long rungs.
+    """Yield rung results like :func:`rungs`, plus progress updates during long rungs.
 
     With ``recomputes``, a batch's activations are never all in memory at once; the gradients are the same. ``on_rest``
-    is called before a checkpoint is written within a rung, and ``on_evaluate`` before a rung is evaluated, because both
-    may take long without an optimizer step. While ``leaves`` returns True, a checkpoint is written before each progress
-    update. If the iterator is closed within a rung, it also writes a checkpoint.
+    is called before a checkpoint is written in the middle of a rung, and ``on_evaluate`` before a rung is evaluated,
+    because both may take a long time without an optimizer step. While ``leaves`` returns True, a
+    checkpoint is written before each progress update. If the iterator is closed in the middle of a rung, it also writes
+    a checkpoint.
     """
     training = _start_training(config, workbench, seed, num_rungs)
     training.recomputes = recomputes
     last = None if checkpoints is None else training.restore(checkpoints)
     within_rung = training.progress.seen_in_rung > 0
-    # within a later rung, the result has been received and the model has changed since
+    # in the middle of a later rung, the result has been received and the model has changed since
     if last is not None and not within_rung:
         yield last
     while training.progress.rung < num_rungs and not (last and last.stop):

@@ -68,7 +68,7 @@ class ValidationExamples:
         return replace(self, rows=np.searchsorted(queries, pairs), targets=targets)
 
     def interleaved(self, per_class: int, labels: npt.NDArray[np.integer]) -> "ValidationExamples":
-        """Return the examples in the order of :func:`interleave_classes`; ``labels`` (queries,) are dev's."""
+        """Return the examples in the order of :func:`interleave_classes`; ``labels`` (queries,) are those of dev."""
         order = interleave_classes(labels[self.rows[:, 0]], per_class, np.random.default_rng(0))
         targets = None if self.targets is None else self.targets[order]
         return ValidationExamples(self.rows[order], targets, self.triplets)
@@ -114,6 +114,6 @@ class IdleRule:
         if self.idle < self.rungs:
             return None
         return (
-            f"idle for {self.idle} rungs: validation loss {loss:.4g} and {errors} errors are not both below those of the "
-            "last rung that improved"
+            f"idle for {self.idle} rung{'s' if self.idle > 1 else ''}: the validation loss ({loss:.4g}) and the number of "
+            f"errors ({errors}) are not both below those of the last rung that improved"
         )

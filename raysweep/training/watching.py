@@ -32,7 +32,7 @@ class WatchTask:
 
 
 class Watching:
-    """Takes the measures on watched data under the current weights of ``trainable``.
+    """Measures watched data under the current weights of ``trainable``.
 
     Under the ``query`` tower, documents are embedded once, with the base model's weights.
     """

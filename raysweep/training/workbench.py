@@ -44,9 +44,9 @@ class RungResult:
 
     ``loss`` is the mean over the rung's batches; ``seconds`` is the time since the trial began, excluding pauses.
     ``points`` holds per-query scores of every operating point, the tuned encoder's own point first. ``stop`` is the
-    reason why the trial's stopping rule ended it, or None. ``calibration`` describes the softmax head on dev; None
+    reason the stopping rule ended the trial, or None. ``calibration`` describes the softmax head on dev; None
     without a head. ``labeled`` holds the scores of points that use the pool's labels. ``measures`` holds the pair
-    measures on dev, if the sweep has experts. ``watched`` holds the measures on watched data, if this rung takes them.
+    measures on dev, if the sweep has experts. ``watched`` holds the measures on watched data, if taken at this rung.
     In a sequence, ``tasks`` holds the scores on the data sets learned so far, and only the last rung has ``points``.
     """
 
@@ -118,7 +118,7 @@ class Workbench:
 
         artifacts = self.prepared.tokens_artifacts
         self.tokens = artifacts.zip(source.prompts_of(config)).map(open_tokens)
-        self._prefixes: Sides[Prefix] | None = None  # the cache of the last trial that used one
+        self._prefixes: Sides[Prefix] | None = None  # the caches of the last trial that used any
         self._watching: Watching | None = None
         if self.watch is not None:
             reference = EncoderConfig(**self.prepared.reference)
@@ -163,7 +163,7 @@ class Workbench:
         self.head, self.keeps_documents = head, keeps_documents
 
     def start(self, config: TrialConfig) -> None:
-        """Restore the base weights, make the part that the trial trains trainable, and set dropout rates."""
+        """Restore the base weights, unfreeze the part that the trial trains, and set the dropout rates."""
         self.trainable.start(config)
         self.head, self.keeps_documents = None, config.tower == "query"
         frozen_modules = self.structure.frozen_modules(self.dropouts.names, config.freezing)
@@ -234,7 +234,7 @@ class Workbench:
         return self.watch is not None and self.watch.at == "rung"
 
     def measure_watched(self, config: TrialConfig, *, is_last: bool) -> Watched | None:
-        """Return the current trial's measures on watched data, or None if there is none or this rung is not measured."""
+        """Return the current trial's measures on watched data, or None without watched data or measures at this rung."""
         if self._watching is None or not (is_last or self.watches_each_rung):
             return None
         return self._watching.measure(config)

@@ -38,7 +38,7 @@ class FrontArea:
 
 @dataclass(frozen=True)
 class HullArea:
-    """The hypervolume of the concave hull of the points at ``rows``; ``least`` is the required minimum of P and S."""
+    """The hypervolume of the concave hull of the points at ``rows``; ``least`` holds the required minimum P and S."""
 
     rows: Sequence[int]
     reference: int

@@ -126,7 +126,7 @@ def _weighted_pnd(is_positive: Flags, weights: Float64Array, order: Integers) ->
 
 
 def _draw_weights(is_positive: Flags, seed: int, count: int) -> Iterator[Float64Array]:
-    """Yield blocks (resamples, pairs) of how often each pair is drawn; positives and negatives are drawn separately."""
+    """Yield blocks (resamples, pairs) of draws per pair; positives and negatives are drawn separately."""
     rng = np.random.default_rng(seed)
     at_once = max(1, _CELLS_AT_ONCE // len(is_positive))
     for start in range(0, count, at_once):

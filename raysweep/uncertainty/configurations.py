@@ -228,7 +228,7 @@ def noise_of(
 
 @dataclass(frozen=True)
 class _SeedEffect:
-    """The expected effect of seeds (``luck``) and the standard deviations of the rest (``sizes``), (points, 2) each."""
+    """The expected effect of seeds (``luck``) and the standard deviations around it (``sizes``), (points, 2) each."""
 
     scored: Scored
     luck: Float64Array

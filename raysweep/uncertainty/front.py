@@ -67,7 +67,7 @@ class FrontUncertainty:
     hypervolume: Interval | None
     share: Interval | None
     floor: Floor | None
-    num_compared: int  # number of points that the stability is relative to
+    num_compared: int  # number of points compared to determine stability
     level: float = LEVEL
     has_seeds: bool = False
 
@@ -82,7 +82,7 @@ class FrontUncertainty:
 
     @property
     def knee_region(self) -> tuple[PointName, ...]:
-        """Return the smallest set of members that contains the knee in a share ``level`` of resamples, likeliest first."""
+        """Return the smallest set of members that includes the knee in a share ``level`` of resamples, likeliest first."""
         region = [name for name, member in self.members.items() if member.in_knee_region]
         return tuple(sorted(region, key=lambda name: -self.members[name].knee_share))
 

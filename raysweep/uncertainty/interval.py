@@ -51,7 +51,7 @@ class ScoreIntervals:
         return replace(self, polarity=polarity, similarity=similarity)
 
     def named(self, goals: Goals) -> dict[str, Interval]:
-        """Return the intervals by score name: the two goals and, if it is a score, the ratio of S to the reference's S."""
+        """Return the intervals by score name: the two goals and, if defined, the ratio of S to the reference's S."""
         intervals = {goals.p: self.polarity, goals.s: self.similarity}
         if goals.ratio is not None and self.retention is not None:
             intervals[goals.ratio] = self.retention

@@ -68,7 +68,7 @@ def hypervolumes(points: Float64Array, references: Float64Array) -> Float64Array
 
 
 def knees(points: Float64Array) -> NDArray[np.int64]:
-    """Return the index (resamples,) of each resample's knee among its points, ``points`` (resamples, points >= 1, 2)."""
+    """Return the index (resamples,) of each resample's knee in ``points`` (resamples, points >= 1, 2)."""
     on_front = memberships(points)
     mask = on_front[..., None]
     minimum = np.where(mask, points, np.inf).min(axis=1, keepdims=True)

@@ -4,8 +4,8 @@ The regression is scikit-learn's, with an L2 penalty. Embeddings are centered on
 and scaled so that the mean square of their components is 1. The inverse regularization strength, C, then has
 the same meaning for embeddings of any length, and the geometry is unchanged.
 
-C is selected from ``STRENGTHS`` by accuracy on rows that are not tested: a dev split, or inner folds of the training
-rows. SentEval (Conneau and Kiela 2018) does the same in ``senteval/tools/validation.py``.
+C is selected from ``STRENGTHS`` by accuracy on rows that are not used for testing: a dev split, or inner folds of the
+training rows. SentEval (Conneau and Kiela 2018) does the same in ``senteval/tools/validation.py``.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -42,7 +42,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Predicted:
-    """Results for the tested rows, (rows,) each: whether a row was classified correctly, and its fold, from 0.
+    """Results for the tested rows, (rows,) each: whether a row was classified correctly, and its fold number.
 
     ``strengths`` are the selected values of C, one per fold.
     """

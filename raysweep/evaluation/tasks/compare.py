@@ -140,7 +140,7 @@ class TunedOn:
         return sources.pieces(self.source, subset=self.subset)
 
     def check(self) -> None:
-        """Raise InputError if a source does not exist or lacks the text column. The Hub is not contacted yet."""
+        """Raise InputError if a source does not exist or lacks the text column. The Hub is not contacted."""
         for piece in self.pieces:
             if piece.file is not None:
                 files.positions(piece.name, sources.column_names(piece), (self.text_column,))
@@ -151,7 +151,7 @@ class TunedOn:
 
 
 def sentence_key(sentence: str) -> str:
-    """Return the letters and digits to compare; "", which equals no other sentence, if there are none."""
+    """Return the letters and digits to compare, or "", which matches no other sentence, if there are none."""
     folded = normalize("NFKC", sentence).casefold()
     ascii_only = _NOT_ASCII.sub("", folded)
     if folded.isascii():
@@ -190,8 +190,8 @@ def find_shared(
 class Overlap:
     """The sentences that a task shares with data that models were tuned on.
 
-    ``num_shared`` is their number in each part of the task. ``is_unseen`` (rows,) marks the tested rows without shared
-    sentences.
+    ``num_shared`` is the number of shared sentences in each part of the task. ``is_unseen`` (rows,) marks the tested
+    rows without shared sentences.
     """
 
     data: TunedOn
@@ -289,7 +289,7 @@ def _check_packages(
 
 
 def _warn(task: Task, settings: Settings, display: Display) -> None:
-    """Warn about merged labels, classes that are too small for the folds, and test labels that train lacks."""
+    """Warn about merged labels, classes that are too small for the folds, and test labels that are missing from train."""
     if isinstance(task, ScoredPairs):
         return
     if task.merged:
@@ -307,7 +307,8 @@ def _warn(task: Task, settings: Settings, display: Display) -> None:
         num_rows = len(unknown_labels)
         example = unknown_labels[0]
         display.warn(
-            f"{task.name}: {num_rows} rows of test have labels that are not in train, such as {example!r}"
+            f"{task.name}: {num_rows} of {len(task.tested.labels)} rows in test have labels that are not in train, such as "
+            f"{example!r}"
         )
 
 

@@ -17,8 +17,8 @@ _CSV_COLUMNS = ("task", "kind", "rows", "model", "num_rows", "score", "low", "hi
 def title(compared: Comparison) -> str:
     """Return the title of the table."""
     return (
-        f"Accuracy in {compared.settings.num_folds} folds, or on a given test split, and Spearman's correlation; x100, "
-        "with the half-width of a 95% interval"
+        f"Accuracy over {compared.settings.num_folds} folds or on a given test split, and Spearman's correlation; x100, "
+        "with half-widths of 95% intervals"
     )
 
 

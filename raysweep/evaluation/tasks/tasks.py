@@ -175,18 +175,18 @@ def _check(task: Classification, num_folds: int) -> None:
         raise InputError(
             f"{task.name}: has {len(fitted.labels)} rows, fewer than the {num_folds} folds"
         )
-    # minimum for the second largest class, so that all inner folds train on at least two classes
+    # minimum for the second-largest class, so that all inner folds train on at least two classes
     min_rows = max(num_folds, 2 * NUM_INNER_FOLDS)
     if task.is_split:
         min_rows = 1 if "dev" in task.parts else NUM_INNER_FOLDS
     second_label, num_rows = counts[1]
     if num_rows < min_rows:
         raise InputError(
-            f"{task.name}: {second_label!r}, the second largest class, has {num_rows} rows; allowed: at least {min_rows}, "
+            f"{task.name}: {second_label!r}, the second-largest class, has {num_rows} rows; allowed: at least {min_rows}, "
             "so that each fold has two classes"
         )
     tested_labels = task.tested.labels
     if set(fitted.labels).isdisjoint(tested_labels):
         raise InputError(
-            f"{task.name}: no row of test has a label of train; test has {tested_labels[0]!r}"
+            f"{task.name}: no row in test has a label that occurs in train; test has {tested_labels[0]!r}"
         )

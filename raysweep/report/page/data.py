@@ -60,7 +60,7 @@ def page_data(summary: Summary, readings: Readings | None) -> Json:
 def reading_values(
     readings: Readings, members: Iterable[Point], label_names: Sequence[str]
 ) -> Json:
-    """Return queries, the sentences retrieved by the reference and each member, and each sentence's text once.
+    """Return the queries, the sentences that the reference and each member retrieve for them, and the sentences' texts.
 
     ``retrieved`` holds, for each point and query, the sentences' indices, best first, and their
     cosines under the reference.

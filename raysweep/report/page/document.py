@@ -40,15 +40,15 @@ REPORT_SCRIPTS = (
     "live",
     "start",
 )
-"""The scripts of a run's page in the order of concatenation: each uses only those before it."""
+"""The scripts of a run's page in the order of concatenation; each one uses only earlier ones."""
 
 COMPARISON_SCRIPTS = ("elements", "theme", "frame", "chart", "comparison")
 """The scripts of a comparison's page, also in the order of concatenation."""
 
 LIBRARY = "echarts.min.js"  # Apache ECharts, unmodified from its npm package
 
-# In addition to JSON's own escapes: `<` could end the element, and a lenient parser could mistake
-# the others for markup.
+# Escaped in addition to the characters that JSON escapes: `<` could end the script element, and a
+# lenient parser could mistake the others for markup.
 _ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&"}
 
 
@@ -68,8 +68,8 @@ def render_comparison(comparison: SideBySide, png: bytes) -> bytes:
     definitions = paragraph(scores_text(info))
     chart = '<div class="scripted" id="fronts-chart" hidden></div>'
     image = f"<noscript>{figure(png, front_title(comparison.goals))}</noscript>"
-    points = table(side_by_side_texts.point_table(comparison), "Points of the fronts", "fit")
-    all_points = details("All points of the fronts", points)
+    points = table(side_by_side_texts.point_table(comparison), "Points on the fronts", "fit")
+    all_points = details("All points on the fronts", points)
     parts = [
         note_list(side_by_side_texts.notes(comparison)),
         section("fronts", "Fronts", definitions, chart, image, all_points),
@@ -144,7 +144,7 @@ def document(title: str, top: str, body: str, data: str, assets: "Assets") -> by
 
 
 def _without_parents(folder: str, text: str) -> str:
-    """Shorten the ``folder`` of a local run to its last two parts in a text, because pages may be shared."""
+    """Shorten a local run's ``folder`` to its last two parts in ``text``, because pages may be shared."""
     path = PurePath(folder)
     if not path.is_absolute():
         return text
@@ -199,6 +199,6 @@ class Assets:
 
 
 def _digest(content: str) -> str:
-    """Return the hash source by which a policy allows inline content."""
+    """Return the hash source with which a content security policy allows inline ``content``."""
     digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode("ascii")
     return f"'sha256-{digest}'"

@@ -1,6 +1,6 @@
 """Points and scores for the page's charts: trials' dev points, and the points that the front is compared with.
 
-Scores are x100, rounded to the precision of a screen.
+Scores are x100, rounded to screen precision.
 """
 
 import math
@@ -116,7 +116,7 @@ class ShownPoints:
 def compared_points(summary: Summary, split: ScoredSplit) -> Json:
     """Return a split's oracle front (by increasing bonus), reference, baselines and constraints.
 
-    Those that are not stored are empty or None. The chart draws the constraints as lines.
+    Items that are not stored are empty or None. The chart draws the constraints as lines.
     """
     reference = summary.references.get(split)
     keys = score_keys(summary)

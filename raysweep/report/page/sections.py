@@ -58,15 +58,15 @@ from raysweep.results.types import Point
 from raysweep.uncertainty.interval import LEVEL
 
 IMPORTANCE_TEXT = (
-    "Each parameter's share of the variance that is explained by individual parameters, over all evaluated trials at "
-    "equal budgets, including paused and stopped trials. Variance that is explained only by interactions is left out. "
+    "Each parameter's share of the variance that individual parameters explain. All evaluated trials, including paused "
+    "and stopped ones, are compared at equal budgets. Variance that only interactions explain is left out. "
     f"Brackets contain {LEVEL:.0%} bootstrap intervals over trials."
 )
 
 
 @dataclass(frozen=True)
 class Material:
-    """The inputs of a page: a run's summary, figures for readers without scripts, and the run's origin."""
+    """The inputs to a run's page, such as the run's summary and figures."""
 
     summary: Summary
     front_png: bytes
@@ -75,7 +75,7 @@ class Material:
     importance: Importance
     readings: Readings | None
     watched_png: bytes | None = None
-    pairs_png: bytes | None = None  # only if the run has measures of pairs
+    pairs_png: bytes | None = None  # None if the run has no measures on sentence pairs
 
 
 def header(summary: Summary) -> str:
@@ -168,7 +168,7 @@ def tiles(summary: Summary) -> str:
         seconds = f"{total.cost.seconds:,.0f}"
         all_tiles.append(Tile("trial-seconds", seconds, detail))
     for split, area in summary.areas.items():
-        detail = f"front {show_area(area.front)}"
+        detail = f"front's hypervolume {show_area(area.front)}"
         uncertainty = summary.uncertainty.get(split)
         if uncertainty is not None and uncertainty.share is not None:
             interval = show_interval(uncertainty.share, show_share)
@@ -273,7 +273,7 @@ def steps(summary: Summary) -> Iterator[Step]:
         "show", results.folder, "--where", condition, "--best", summary.goals.p
     )
     yield Step(
-        f"Look at another trade-off, such as the highest {p} with {s} of at least {limit}:",
+        f"Look at another trade-off, such as the highest {p} with an {s} of at least {limit}:",
         show_command,
     )
     if results.status != "running":
@@ -290,10 +290,11 @@ def _readings(material: Material) -> str:
         return ""
     text = (
         f"The sentences that the reference and the pinned point retrieve for a query from {readings.split}, best "
-        "first. Queries on which points differ most come first. ✓ marks sentences with the query's label, ✗ marks others."
+        "first. Queries on which the points differ most come first. ✓ marks sentences with the query's label, ✗ marks "
+        "others."
     )
     if not readings.texts:
-        text += " The run stores no texts (report.texts is false)."
+        text += " The run does not store texts (report.texts is false)."
     return scripted_section("readings", "Readings", script_element("readings-panel", text))
 
 
@@ -312,10 +313,10 @@ def _watched(material: Material) -> str:
     if material.watched_png is None:
         return ""
     content = watched_section(material.summary)
-    picture = figure(material.watched_png, "Relative improvement of PND by learning rate")
+    picture = figure(material.watched_png, "Relative improvement in PND by learning rate")
     tensors = tensor_table(last_rungs(material.summary.results.watched))
     changed = details(
-        "Parameter tensors that changed most", table(tensors, "Changed tensors", "fit")
+        "Parameter tensors that changed the most", table(tensors, "Changed tensors", "fit")
     )
     paragraphs = [paragraph(text) for text in content.paragraphs]
     return section(
@@ -332,11 +333,11 @@ def _curves(material: Material) -> str:
     if not material.summary.members:
         return ""
     picture = figure(material.progress_png, "Objective against training examples seen")
-    text = "Each line connects the best points of a trial's rungs on dev. The symbol at its end shows the trial's status."
+    text = "Each line connects the best dev points of a trial's rungs. The symbol at its end shows the trial's status."
     chart = script_element(
         "curves-chart",
         text,
-        "left and right arrows move from trial to trial, up and down arrows in order of the last score",
+        "left and right arrows step through the trials in start order, up and down arrows by last score",
     )
     return section("curves", "Learning curves", chart, f"<noscript>{picture}</noscript>")
 
@@ -346,15 +347,13 @@ def _hyperparameters(summary: Summary) -> str:
     if not summary.members:
         return ""
     parallel_text = (
-        "Each line is a trial's best point. Drag along an axis to select a range, and click the axis to clear it. "
-        "Without a mouse, use the filter above the table of trials."
+        "Each line is a trial's best point. Drag along an axis to select a range, and click the axis to clear the "
+        "selection. Without a mouse, use the filter above the table of trials."
     )
-    parallel_keys = "left and right arrows move from trial to trial, up and down arrows in order of the objective"
+    parallel_keys = "left and right arrows step through the trials in start order, up and down arrows by objective"
     parallel = script_element("parallel-chart", parallel_text, parallel_keys)
     slices_text = "The best point of each trial on dev, against one parameter at a time."
-    slices_keys = (
-        "left and right arrows move along the parameter, up and down arrows along the score"
-    )
+    slices_keys = "left and right arrows step through the trials by parameter value, up and down arrows by score"
     slices = script_element("slices-chart", slices_text, slices_keys)
     return join(
         [
@@ -365,12 +364,12 @@ def _hyperparameters(summary: Summary) -> str:
 
 
 def _importance(material: Material) -> str:
-    """Return the section on parameters' importance; if there are too few trials, it states how many are missing."""
+    """Return the section on parameters' importance; if there are too few trials, it states how many more are needed."""
     importance = material.importance
     if importance.num_missing:
         text = (
             f"Importance is shown once {MIN_TRIALS} trials have at least {MIN_RUNGS} rungs; "
-            f"{importance.num_missing} are missing."
+            f"{importance.num_missing} more are needed."
         )
         return (
             section("importance", "Importance", paragraph(text)) if material.summary.trials else ""
@@ -417,9 +416,9 @@ def _share_cell(share: Share | None) -> str:
 def _trials(summary: Summary) -> str:
     if not summary.trials:
         return section("trials", "Trials", paragraph("No trial was proposed."))
-    text = f"All {len(summary.trials)} trials, each with the dev scores of its best point under the objective."
+    text = f"All trials ({len(summary.trials)}), each with the dev scores of its best point by the objective."
     if summary.results.info.constraints:
-        text += " Parentheses mark points that miss a constraint."
+        text += " Parentheses mark points that violate a constraint."
     return section(
         "trials", "Trials", paragraph(text), script_element("trials-filter"), trial_table(summary)
     )
@@ -432,7 +431,10 @@ def _settings(material: Material) -> str:
         rows = TextTable(
             ("input", "fingerprint"), origin.identities, frozenset({"input", "fingerprint"})
         )
-        text = "Fingerprints are hashes of data, weights and parameters. Runs with equal fingerprints used equal inputs."
+        text = (
+            "Fingerprints are hashes of data, weights and parameters. Runs with the same fingerprints used the same "
+            "inputs."
+        )
         parts += [paragraph(text), table(rows, "Fingerprints", "fit")]
     if origin.configuration:
         content = f'<pre class="scroll long" tabindex="0">{escape_html(origin.configuration)}</pre>'

@@ -83,7 +83,7 @@ def statuses() -> list[Json]:
 
 
 def trial_values(summary: Summary, indices: Mapping[Point, int]) -> list[Json]:
-    """Return all trials; ``rungs`` are lists of examples seen, objective, P, S, retention and other scores.
+    """Return the values of all trials; each rung is a list of examples seen, objective, P, S, retention and other scores.
 
     ``indices`` maps the shown points to their indices.
     """
@@ -119,7 +119,7 @@ def trial_values(summary: Summary, indices: Mapping[Point, int]) -> list[Json]:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the trial table. Its ``key`` in the page's script is a trial's field, or ``parameter`` and an index."""
+    """A column of the trial table. Its ``key`` for the page's script is a trial's field, or ``parameter`` and an index."""
 
     key: str
     name: str
@@ -143,7 +143,7 @@ AFTER_SCORES = (
 
 
 def trial_table(summary: Summary) -> str:
-    """Return the table in its scrolling box: a column per varied parameter, rows as in ``summary.trials``."""
+    """Return a scrolling table with a row for each trial in ``summary.trials``, and a column for each varied parameter."""
     trials = [trial_summary.trial for trial_summary in summary.trials]
     names = varied_parameters(trials)
     scores = _trial_scores(summary)
@@ -202,7 +202,7 @@ def _trial_row(
 
 @dataclass
 class RungCount:
-    """The trials that reached rung ``step``; ``endings`` counts those whose last rung it is, by status."""
+    """The trials that reached rung ``step``; ``endings`` counts those that reached no later rung, by status."""
 
     step: int
     examples_seen: list[int] = field(default_factory=list)

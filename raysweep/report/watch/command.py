@@ -58,7 +58,7 @@ def watch_once(run: Folder, console: Console) -> None:
 
 
 def state_as_json(run: Folder) -> dict[str, Any]:
-    """Return a run's state, its trial counts by status without replicates, and its front and hypervolume on dev.
+    """Return a run's state, its trial counts by status (excluding replicates), and its front and hypervolume on dev.
 
     Raises:
         InputError: If the run does not exist or is damaged.

@@ -92,7 +92,7 @@ class Clock:
 
 
 def ledger_age(run: Folder) -> float:
-    """Return how many seconds ago a local ledger was written; 0 in a bucket, or if there is no ledger yet."""
+    """Return how many seconds ago a local ledger was written; 0 for a bucket, or if there is no ledger yet."""
     if not isinstance(run, LocalFolder):
         return 0.0
     try:

@@ -35,11 +35,11 @@ MIN_CONFIGURATION = 10  # minimum width of a configuration, in characters
 PLOT_HEIGHT = 16
 MIN_PLOT_HEIGHT = 8
 MAX_PLOT_WIDTH = 72
-MIN_MEMBERS = 4  # the ends, the knee and the best
-LINES_AROUND = 8  # above, between and below the table and the plot
+MIN_MEMBERS = 4  # both ends, the knee and the best member
+LINES_AROUND = 8  # lines above, between and below the table and the plot
 
 LABEL_WIDTH = 6  # width of the numbers next to the P axis
-NUM_LABEL_LINES = 3  # above and below the points
+NUM_LABEL_LINES = 3  # lines above and below the plotted points
 MIN_RANGE = 0.002  # minimum range of an axis, so that tiny differences do not fill it
 MARGIN = 0.04  # share of the range added at each end of an axis
 
@@ -228,7 +228,7 @@ def scatter(
 ) -> list[str]:
     """Return the lines of a plot, ``width`` characters wide and ``height`` lines high.
 
-    P increases upwards and S to the right, both x100, with ``headings`` at the ends of the axes. In a cell with several
+    P increases upward and S to the right, both x100, with ``headings`` at the ends of the axes. In a cell with several
     points, the last layer is drawn on top. The result is empty if there are no points.
     """
     points = [point for layer in layers for point in layer.points]
@@ -256,7 +256,7 @@ def scatter(
 
 
 def _lines(layers: Sequence[Layer], rows: Axis, columns: Axis) -> list[str]:
-    """Return the points and the P axis from the highest P down, with the axis's ends labeled."""
+    """Return the plot's rows from the highest P down, with labels at both ends of the P axis."""
     labels = [""] * rows.num_cells
     labels[0] = show(rows.low)
     labels[-1] = show(rows.high)

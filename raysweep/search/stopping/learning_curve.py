@@ -15,7 +15,7 @@ class Prediction:
     """The predicted points (points, 2) of a curve at each of its remaining rungs."""
 
     points: list[Float64Array]
-    # number of rates learned by then; once more are learned, the prediction is outdated
+    # number of rates learned before it; once more are learned, the prediction is outdated
     num_rates_learned: int
 
 
@@ -59,7 +59,7 @@ class RateModel:
         """Return the factors (2,) that turn a trial's rates ``own`` (points, 2) before this budget into those after it.
 
         They are slopes of least-squares lines through the origin, fitted to other trials' rates after the budget
-        against their rates before it. The prior, that ``own`` does not change, counts as one additional trial.
+        against their rates before it. The prior assumption, that ``own`` does not change, counts as one additional trial.
         """
         prior = np.add.reduce(own * own) / len(own)
         slope = (self._sum_before_times_rate + prior) / np.maximum(
@@ -85,7 +85,7 @@ class Forecaster:
 
     @property
     def has_learned(self) -> bool:
-        """Whether any rates have been learned, which takes a trial with two completed rungs."""
+        """Whether any rates have been learned, which requires a trial with two completed rungs."""
         return bool(self._rate_models)
 
     def add_rung(self, curve: LearningCurve, examples_seen: int, points: Float64Array) -> None:

@@ -1,6 +1,6 @@
-"""The early stopping policies ``none``, ``median``, ``asha`` and ``pareto``, and the factory of all policies.
+"""The early stopping policies ``none``, ``median``, ``asha`` and ``pareto``, and a factory for all policies.
 
-Trials are only compared at exactly equal budgets, because partial training inflates similarity. A trial is judged by
+Trials are compared only at exactly equal budgets, because partial training inflates similarity. A trial is judged by
 the operating points of all its rungs.
 """
 
@@ -16,7 +16,7 @@ from raysweep.metrics.scores import Pair
 from raysweep.search.stopping.base import EarlyStopper, Standing
 from raysweep.search.stopping.growth import Growth
 
-MIN_OTHERS = 4  # number of other trials at a budget that the median rule requires
+MIN_OTHERS = 4  # minimum number of other trials at a budget for the median rule
 
 
 def make_early_stopper(
@@ -141,7 +141,7 @@ class SuccessiveHalving:
             self._promoted[examples_seen].add(trial)
             return None
         measure = self._measure(standing)
-        return f"not among the best 1 in {self.factor} of {num_reached} trials ({measure})"
+        return f"not in the top 1/{self.factor} at this budget (trials so far: {num_reached}, {measure})"
 
     def next_to_resume(self, can_start: bool) -> int | None:
         for milestone in sorted(self._reached, reverse=True):

@@ -15,8 +15,8 @@ def threshold(values: Tensor, percent: float, kind: MaskKind = "absolute") -> Te
     ``percent``-th percentile of |x| with linear interpolation, as in :func:`numpy.percentile`. At 0 percent, no value
     is cut off; at 100, all are. Gradients flow only through values that are not cut off.
 
-    The paper describes p both as the share of zeros and as the share of weights that are kept. Its code sets p percent
-    to 0, like this function, but always takes absolute values and keeps values equal to c.
+    The paper describes the percentage p both as the share of zeros and as the share of weights that are kept. Its code
+    sets p percent to 0, like this function, but always takes absolute values and keeps values equal to c.
 
     Args:
         values: The hypernetwork's outputs for one tensor of the target network, of any shape.
@@ -35,7 +35,7 @@ def threshold(values: Tensor, percent: float, kind: MaskKind = "absolute") -> Te
 
 
 def ramped_percent(percent: float, task: int, iteration: int, num_iterations: int) -> float:
-    """Return the percentage of zeros in an iteration, counted from 1; it grows linearly during the first task (0)."""
+    """Return the percentage of zeros, which rises linearly during task 0; iterations are counted from 1."""
     if task > 0:
         return percent
     return iteration / num_iterations * percent

@@ -158,6 +158,8 @@ def test_search_starts_with_the_workers_that_have_joined(
     list(ShardHere(job).store(range(expected.count), expected))
     assert contents(stored) == contents(expected)
     assert any(
-        f"{num_joined} of 8" in wait and f"{8 - num_joined} x (0.5 CPUs)" in wait for wait in waits
+        f"{num_joined} of 8" in wait
+        and f"(missing workers={8 - num_joined}, CPUs per worker=0.5)" in wait
+        for wait in waits
     )
     assert waits[-1] == ""

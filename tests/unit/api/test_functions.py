@@ -139,7 +139,7 @@ def test_missing_runs_and_prepared_files_are_rejected(tmp_path: Path) -> None:
         raysweep.load_run(tmp_path)
     with pytest.raises(raysweep.InputError, match="not a run folder"):
         raysweep.export_point(tmp_path, tmp_path / "model")
-    with pytest.raises(raysweep.InputError, match="not a file that raysweep prepare wrote"):
+    with pytest.raises(raysweep.InputError, match="not a file written by raysweep prepare"):
         raysweep.open_prepared(tmp_path / "missing.json")
     for place in ("", "ftp://host/prepared.json", "s3://ID:sEcret@bucket/prepared.json"):
         with pytest.raises(raysweep.InputError) as caught:
@@ -303,7 +303,7 @@ def test_evaluate_returns_what_the_command_prints(tmp_path: Path, tiny_encoder: 
         ({"k": 99}, "k is 99; allowed: 1 to "),
         ({"rank_weights": "square"}, "rank_weights is 'square'; allowed: uniform, linear"),
         ({"precision": "fp16"}, "precision is 'fp16'; allowed: "),
-        ({"prompt": {"title": "x"}}, "prompt is .*; allowed: a text, or a mapping"),
+        ({"prompt": {"title": "x"}}, "prompt is .*; allowed: a string, or a mapping"),
         ({"model": ""}, "model is empty"),
         ({"reference": ""}, "reference is empty"),
         ({"text_column": "words"}, "words"),

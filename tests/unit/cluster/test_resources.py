@@ -218,7 +218,7 @@ def test_trial_that_fits_no_node_type_is_rejected(cpus: float, gpus: float) -> N
     resources = ResourcesConfig(cpus_per_trial=cpus, gpus_per_trial=gpus)
     cluster = Capacity(worker_nodes([], resources, [HEAD, SPOT, CPUS]))
     largest = "8 and 1" if gpus else "64 and 0"
-    message = f"{cpus} CPUs and {gpus} GPUs, but the largest possible node has {largest}"
+    message = f"{cpus} CPUs and {'1 GPU' if gpus else '0 GPUs'}, but the largest possible node has {largest}"
     with pytest.raises(InputError, match=message):
         cluster.trials(resources)
 

@@ -134,7 +134,7 @@ def test_other_prompts_are_rejected(file: Path, text: str) -> None:
     )
     with pytest.raises(
         InputError,
-        match=r"sweep.yaml: line \d+: model.prompt is .*; allowed: a text, or a mapping of query",
+        match=r"sweep.yaml: line \d+: model.prompt is .*; allowed: a string, or a mapping of query",
     ):
         load(file)
 

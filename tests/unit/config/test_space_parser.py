@@ -237,7 +237,7 @@ def test_class_parameters_belong_to_softmax(tmp_path: Path) -> None:
     space = read(tmp_path, MINIMAL, space__loss=under_softmax)[1]
     assert set(space.values("label_smoothing")) == {0.1}
     both = "{choices: {softmax: {}, triplet: {}}}"
-    message = r"space\.label_smoothing: the loss triplet has no label_smoothing; losses that have one: softmax"
+    message = r"space\.label_smoothing: the loss triplet has no label_smoothing; losses with this parameter: softmax"
     for value in ("0.1", "{choices: [0.0, 0.1]}", "{low: 0.0, high: 0.1}"):
         with pytest.raises(InputError, match=message):
             read(tmp_path, MINIMAL, space__loss=both, space__label_smoothing=value)

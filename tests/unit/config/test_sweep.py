@@ -197,7 +197,7 @@ def test_limits_of_a_search_are_listed(tmp_path: Path) -> None:
     given = {"budget__minutes": "30", "budget__money": "2.5", "budget__prices__default": "1"}
     given |= {"early_stopping__plateau__trials": "10", "objective__constraints__retention": "0.95"}
     limits = read(tmp_path, MINIMAL, **given)[0].limits
-    assert limits == ["minutes 30", "money 2.5", "plateau of trials 10", "retention at least 0.95"]
+    assert limits == ["minutes 30", "money 2.5", "plateau trials 10", "retention at least 0.95"]
 
 
 def test_the_default_folder_of_runs_is_resolved_when_a_sweep_is_loaded(

@@ -78,8 +78,8 @@ def test_settings_superseded_by_an_override_are_not_warned_about(tmp_path: Path)
                 "space": "{loss: softmax, learning_rate: {choices: [1e-5, 1e-4]}}",
                 "budget.trials": "5",
             },
-            "--space: has 2 configurations, fewer than budget.trials (5), so some repeat with the same scores; sampler: "
-            "grid tries each once",
+            "--space: has 2 configurations, fewer than budget.trials (5), so some are repeated, with the same scores; "
+            "sampler: grid tries each once",
         ),
         (
             {"examples.relative_margin": "0.1", "space.loss": "contrastive"},
@@ -91,7 +91,7 @@ def test_settings_superseded_by_an_override_are_not_warned_about(tmp_path: Path)
         ),
         (
             {"examples.k": "8", "space.loss": "softmax"},
-            "--examples.k: has no effect, since softmax mines no examples",
+            "--examples.k: has no effect, since softmax does not mine examples",
         ),
         (
             {"space.warmup_fraction": "{choices: [0.1, 0.2]}", "space.warmup_steps": "10"},

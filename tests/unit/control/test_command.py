@@ -98,7 +98,7 @@ def test_a_driver_answers_and_the_queue_is_empty(run: Folder) -> None:
 
 def test_requests_without_a_driver_are_withdrawn(run: Folder) -> None:
     with pytest.raises(
-        InputError, match=r"no driver is running: it was killed; .*raysweep run --resume "
+        InputError, match=r"no driver is running: the sweep was killed; .*raysweep run --resume "
     ):
         send(run, PAUSE, 20)
     assert run.names(FOLDER) == set()

@@ -66,7 +66,7 @@ def test_checkpoints_are_kept_only_for_trials_that_can_resume(tmp_path: Path) ->
     search(tmp_path, "budget")
     assert checkpoints(tmp_path) == {"trial-0001", "trial-0002"}
     assert [status for status, _ in statuses(load(tmp_path))] == ["paused", "interrupted"]
-    assert any("1 of 3 trials are paused" in note for note in ending_notes(load(tmp_path)))
+    assert any("1 of 3 trials remained paused" in note for note in ending_notes(load(tmp_path)))
 
 
 @pytest.mark.parametrize(

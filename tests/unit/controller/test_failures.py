@@ -49,7 +49,7 @@ def test_lost_trial_resumes_before_new_trials_and_counts_once(tmp_path: Path) ->
     assert len(results.trials) == 12
     assert results.trials[number].status != "failed"
     assert (
-        f"trial {number}: its process died: killed; it resumes from its checkpoint"
+        f"trial {number}: its process died: killed; it will resume from its checkpoint"
         in out.getvalue()
     )
     steps = [rung.step for rung in results.rungs if rung.trial == number]
@@ -169,9 +169,7 @@ def test_sweep_gives_up_when_most_trials_fail(tmp_path: Path) -> None:
             traceback="Traceback:\n  line 1\nValueError: no",
         )
     assert sweep.assign() is None
-    assert (
-        sweep.given_up == "3 of 3 trials failed; maximum share by resources.max_failed_share: 0.5"
-    )
+    assert sweep.given_up == "3 of 3 trials failed; maximum share (resources.max_failed_share): 0.5"
     assert load(tmp_path).trials[2].traceback == "Traceback:\n  line 1\nValueError: no"
 
 
@@ -183,9 +181,7 @@ def test_trials_with_invalid_scores_count_as_failed(tmp_path: Path) -> None:
         result["points"][0]["polarity"] = 63.0
         assert sweep.record_rung(number, result)
         sweep.release(number)
-    assert (
-        sweep.given_up == "3 of 3 trials failed; maximum share by resources.max_failed_share: 0.5"
-    )
+    assert sweep.given_up == "3 of 3 trials failed; maximum share (resources.max_failed_share): 0.5"
 
 
 def test_only_time_on_a_worker_is_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -135,6 +135,6 @@ def test_fronts_and_reports_show_the_scores_of_rankings(run: Path) -> None:
 
 def test_recordings_need_polarity_and_similarity(run: Path) -> None:
     with pytest.raises(
-        InputError, match="ranking and agreement; allowed: a run over labeled sentences"
+        InputError, match="ranking and agreement; allowed: a run on labeled sentences"
     ):
         to_frame(load(run))

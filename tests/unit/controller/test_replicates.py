@@ -601,5 +601,5 @@ def test_replicates_may_change_on_resume(tmp_path: Path) -> None:
     resumed.ledger.close()
     with pytest.raises(InputError, match="^--guards: the name polarity is reserved"):
         load_resumed(tmp_path, None, [("guards", "{polarity: {kind: sts, pairs: x.tsv}}")])
-    with pytest.raises(InputError, match=r"allowed to change: .*replicates"):
+    with pytest.raises(InputError, match=r"allowed changes: .*replicates"):
         load_resumed(tmp_path, None, [("replicates.trials", "7"), ("seed", "3")])

@@ -115,7 +115,7 @@ def test_pause_after_the_search_needs_rungs_that_are_left_to_score(tmp_path: Pat
     assert driver.done("pause").endswith("(rungs left to score: 1)")
     driver.done("resume")
     scores.next()
-    assert "nothing can be paused" in driver.rejected("pause")
+    assert "there is nothing to pause" in driver.rejected("pause")
     assert not driver.sweep.steering.is_paused
 
 
@@ -316,10 +316,10 @@ def test_invalid_configurations_are_rejected_with_the_reason(tmp_path: Path) -> 
     assert "unknown key" in with_escape_code and "\x1b" not in with_escape_code
     whole = {**values, "learning_rate": 1e-4}
     driver.done("try", config=whole)
-    assert "already requested" in driver.rejected("try", config=whole)
+    assert "already been requested" in driver.rejected("try", config=whole)
     driver.done("try", config={"loss": "softmax"})
     rejection = driver.rejected("try", config={"loss": "triplet"})
-    assert "budget.trials is 3, with 1 trials started and 2 requested" in rejection
+    assert "budget.trials is 3, and no trials are left (started: 1, requested: 2)" in rejection
     assert f"raysweep run --resume {tmp_path} --budget.trials 4" in rejection
     assert len(steered(tmp_path)) == 2, "rejected requests are not in the ledger"
 
@@ -345,7 +345,7 @@ def test_first_configurations_start_first_also_after_resume_with_a_larger_space(
     driver = Driver.begin(tmp_path, first=first)
     for _ in range(2):
         driver.sweep.release(driver.next(), failure="x")
-    assert "trial 0: started (requested by first[0] of the sweep's file)" in driver.out.getvalue()
+    assert "trial 0: started (requested by first[0] in the sweep file)" in driver.out.getvalue()
     driver.sweep.ledger.close()
     for adopt in (False, True):
         again = Driver.resumed(tmp_path, first=first, adopt=adopt)

@@ -313,7 +313,8 @@ def test_new_parameter_includes_the_default_of_earlier_trials(
 ) -> None:
     make_run(tmp_path, MINIMAL)
     with pytest.raises(
-        InputError, match=f"the new space must contain the old one, with its defaults: {key} is"
+        InputError,
+        match=f"the new space must include the default of each added parameter: {key} is",
     ):
         load_resumed(tmp_path, None, [(f"space.{key}", value)])
     _, resumed = load_resumed(

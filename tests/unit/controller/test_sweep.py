@@ -41,7 +41,7 @@ def test_ledger_has_each_trial_once_with_its_end(tmp_path: Path) -> None:
         steps = [r.step for r in results.rungs if r.trial == trial.trial]
         assert steps == list(range(1, len(steps) + 1))
         assert (trial.status == "completed") == (len(steps) == 4)
-        assert "not among the best 1 in 2" in trial.reason or trial.reason == "all 4 rungs are done"
+        assert "not in the top 1/2" in trial.reason or trial.reason == "all 4 rungs are done"
         assert trial.gpu_seconds == pytest.approx(trial.seconds / 2)
         assert trial.cpu_seconds == pytest.approx(trial.seconds * 2)
     assert results.status == "completed"
@@ -70,12 +70,12 @@ def test_configurations_depend_on_the_seed_only(tmp_path: Path) -> None:
 def test_sweep_continues_after_a_failed_trial(tmp_path: Path) -> None:
     sweep, out = make(tmp_path)
     number, _ = sweep.assign() or pytest.fail("no trial")
-    sweep.release(number, failure="the loss became nan within rung 1")
+    sweep.release(number, failure="the loss became nan in rung 1")
     play(sweep)
     results = load(tmp_path)
     assert (results.trials[0].status, results.trials[0].reason) == (
         "failed",
-        "the loss became nan within rung 1",
+        "the loss became nan in rung 1",
     )
     assert len(results.trials) == 12
     assert "reason=the loss became nan" in out.getvalue()
@@ -137,7 +137,7 @@ def test_trial_with_a_checkpoint_ahead_of_the_ledger_fails(tmp_path: Path) -> No
     sweep.release(number)
     (trial,) = load(tmp_path).trials
     assert (trial.status, len(load(tmp_path).rungs)) == ("failed", 1)
-    assert trial.reason == "its checkpoint resumes at rung 3, but the ledger ends at its rung 1"
+    assert trial.reason == "its checkpoint resumes at rung 3, but its last rung in the ledger is 1"
 
 
 def test_sweep_stops_on_a_ledger_write_error_and_can_be_resumed(
@@ -646,7 +646,7 @@ def test_status_shows_progress_within_rungs(tmp_path: Path) -> None:
     sweep.record_progress(one, RungProgress(1, 1280, 4096, 38.4))
     assert "rung 1: 1,280 of 4,096, 38 examples/s, 1:13 left" in sweep.status().text
     sweep.record_progress(two, RungProgress(3, 4000, 4096, 9.6))
-    assert "2 rungs under way, 48 examples/s, the first done in 0:10" in sweep.status().text
+    assert "2 rungs under way, 48 examples/s, the first finishes in 0:10" in sweep.status().text
     sweep.record_rung(one, rung(config, 1))
     assert "rung 3: 4,000 of 4,096, 9.6 examples/s, 0:10 left" in sweep.status().text
     sweep.release(two, failure="it died")

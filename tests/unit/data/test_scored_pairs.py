@@ -71,7 +71,7 @@ def test_several_files_are_one_task(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.tsv", "1\ta\tb\n2\tc\n", r"a.tsv: line 2 has 2 cells; allowed: 3 cells"),
+        ("a.tsv", "1\ta\tb\n2\tc\n", r"a.tsv: line 2: the number of cells is 2; allowed: 3 cells"),
         ("a.tsv", "1\ta\tb\nhigh\tc\td\n", r"a.tsv: line 2: score is 'high'; allowed: a number"),
         ("a.tsv", "1\ta\tb\ninf\tc\td\n", r"a.tsv: line 2: score is 'inf'"),
         ("a.tsv", "1\ta\tb\n2\t \td\n", r"a.tsv: row 2: column 'first sentence' is ' '"),

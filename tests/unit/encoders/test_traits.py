@@ -86,7 +86,7 @@ def test_static_embeddings_may_have_every_role_but_tuned(
     with pytest.raises(InputError, match="cannot be tuned: it has static embeddings"):
         encoder.load(config, role="tuned")
     with pytest.raises(
-        InputError, match="max_tokens is 8; allowed for static embeddings: no value"
+        InputError, match="max_tokens is 8; allowed for static embeddings: no max_tokens"
     ):
         encoder.load(EncoderConfig(name=config.name, max_tokens=8))
 

@@ -122,7 +122,7 @@ def test_scores_equal_an_independent_computation(files: tuple[Path, Path]) -> No
 
     out = io.StringIO()
     rows = {(row["k"], row["rank_weights"]): row for row in score(files, [1, 7], out)}
-    assert "1 texts have different labels" in out.getvalue()
+    assert "texts that occur with different labels: 1;" in out.getvalue()
     train, test = (pd.read_csv(path) for path in files)
     pool = train.sample(min(len(train), 5 * len(test)), random_state=42)
     model = SentenceTransformer(str(get_model_path()), device="cpu")
@@ -182,7 +182,7 @@ def test_invalid_input_is_rejected_before_embedding(
     other_file.write_text("review,stars\none,7\ntwo,8\n")
     with pytest.raises(
         InputError,
-        match=r"other.csv: no row has a label of train: row 1: label is '7'.*'0', '1', '2'",
+        match=r"other.csv: no row has a label that occurs in train: row 1: label is '7'.*'0', '1', '2'",
     ):
         score((files[0], other_file), [1])
     same = tmp_path / "same.csv"

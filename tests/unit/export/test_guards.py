@@ -151,7 +151,7 @@ def test_pairs_without_a_score_are_counted_in_a_warning(tmp_path: Path) -> None:
     assert warning.startswith("guards.sts-b: 5 of 6 pairs")
 
 
-WITHOUT_HEADER = "no header and a pair in every line"
+WITHOUT_HEADER = "no header and a pair on every line"
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ WITHOUT_HEADER = "no header and a pair in every line"
         ),
         ("", f"is empty, .*{WITHOUT_HEADER}"),
         ("\n", f"is empty, .*{WITHOUT_HEADER}"),
-        ("3.0\ta\tb\n4.0\tb\n", "line 2 has 2 cells; allowed: 3"),
+        ("3.0\ta\tb\n4.0\tb\n", "line 2: the number of cells is 2; allowed: 3"),
         ("score\tsentence1\tsentence2\nx\ta\tb\n", "row 1: score is 'x'; allowed: a number"),
         ('"score"\tsentence1\tsentence2\n1\ta\tb\n2\ta\n', "row 2 "),
     ],
@@ -216,10 +216,10 @@ def test_reserved_names_are_rejected(run: Path) -> None:
 @pytest.mark.parametrize(
     ("guards", "message"),
     [
-        ("{a: {kind: sts}}", "guards.a: pairs is missing; a guard of kind sts has pairs"),
+        ("{a: {kind: sts}}", "guards.a: pairs is missing; a guard of kind sts takes pairs"),
         (
             "{a: {kind: sts, pairs: x.tsv, corpus: y}}",
-            "guards.a: corpus is not allowed; a guard of kind sts has pairs",
+            "guards.a: corpus is not allowed; a guard of kind sts takes pairs",
         ),
         ("{a: {kind: retrieval, queries: x, corpus: y}}", "guards.a: relevant is missing"),
         (
@@ -315,7 +315,7 @@ def test_members_are_chosen_by_their_guards(run: Path) -> None:
     text = printed(choice_tables(summary, choose(summary, Selection()).candidates, ("dev",))[0])
     assert "sts-b" in text and "(60.0)" in text
     none = choose(summary, Selection(["sts-b >= 0.95"]))
-    assert "0 of 3 points meet sts-b >= 0.95 (sts-b ranges from 0.6 to 0.9)" in none.why_none
+    assert "sts-b >= 0.95 is met by 0 of 3 points (sts-b ranges from 0.6 to 0.9)" in none.why_none
     with pytest.raises(InputError, match=r"sts-a.*sts-b\?.*allowed: polarity, .*, loss, sts-b$"):
         choose(summary, Selection(["sts-a >= 0.5"]))
 
@@ -337,13 +337,13 @@ def test_condition_on_an_unmeasured_guard(tmp_path: Path) -> None:
     )
     summary = summarize(load(tmp_path))
     none = choose(summary, Selection(["sts-b >= 0.5"]))
-    assert "0 of 3 points meet sts-b >= 0.5" in none.why_none
+    assert "sts-b >= 0.5 is met by 0 of 3 points" in none.why_none
     store_guard_scores(tmp_path, SCORE)
     summary = summarize(load(tmp_path))
     lines = list(
         choice_lines(summary, choose(summary, Selection(["sts-b >= 0.5"])).candidates, ("dev",))
     )
-    assert any(line.startswith("2 of the 3 front members ") and "sts-b" in line for line in lines)
+    assert "Not yet scored on sts-b: 2 of the 3 front members." in lines
 
 
 def test_guards_are_in_the_terminal_table_if_it_is_wide_enough(run: Path) -> None:

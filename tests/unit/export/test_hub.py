@@ -60,7 +60,7 @@ def test_push_without_a_network_keeps_the_folder(
     assert time.monotonic() - began < data_hub.PROBE_SECONDS + 1
     assert str(caught.value).startswith(f"{folder} was written but not pushed to owner/name: ")
     assert str(caught.value).endswith(
-        f"later: hf upload owner/name {folder} . --exclude raysweep.json"
+        f"to upload it later, run: hf upload owner/name {folder} . --exclude raysweep.json"
     )
     assert (folder / "README.md").is_file()
 
@@ -166,4 +166,4 @@ def test_message_of_the_hub_is_printed_without_the_token(
     shown = str(caught.value) + "".join(capfd.readouterr())
     assert "\n" not in str(caught.value)
     assert TOKEN not in shown
-    assert "later: hf upload owner/name" in str(caught.value)
+    assert "to upload it later, run: hf upload owner/name" in str(caught.value)

@@ -147,7 +147,7 @@ def test_card_and_output_list_missed_and_unmeasured_guards(run: Run, tmp_path: P
         score = GuardScore(*place, name, "spearman_cosine", 0.93031, limits[name])
         ledger.append(GuardsMeasured(scores=(score,)))
     ledger.close()
-    missed = "This point misses a guard of its sweep: 0.93031 on missed (required: at least 0.99)"
+    missed = "This point does not meet all guards of its sweep: 0.93031 on missed (required: at least 0.99)"
     late = "Guards of the sweep that have not been measured for this point: late"
     printed = export(copy, knee.name, tmp_path / "model")
     assert printed.endswith(f". {missed}. {late}")

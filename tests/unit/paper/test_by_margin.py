@@ -86,7 +86,7 @@ def test_the_caption_states_the_measurement(recordings: list[ModelScores], tmp_p
     assert "Scores on dev, k = 16, uniform rank weights." in caption
     assert "ended earlier" not in caption
     models = [dataclasses.replace(recordings[0], retrieval="", model="published"), *recordings[1:]]
-    text = f"k = 16, uniform rank weights for {recordings[1].model}, which is not recorded for published."
+    text = f"k = 16, uniform rank weights for {recordings[1].model}, retrieval settings not recorded for published."
     assert text in by_margin(models, "polarity").caption
     short = [*grid(), trial("triplet", 5.0, [(0.9, 0.3)], "stopped")]
     recording = read_run(LocalFolder(write_run(tmp_path / "short", short)))
@@ -141,7 +141,7 @@ def test_the_split_is_test_if_every_point_is_on_test(tmp_path: Path) -> None:
     assert "Scores on dev," in by_margin([every], "polarity", "dev").caption
     assert "Scores on dev," in by_margin([some], "polarity").caption
     partly = by_margin([some], "polarity", "test")
-    assert "Scores on test, which 2 of 4 points have" in partly.caption
+    assert "Scores on test (available for 2 of 4 points)" in partly.caption
     assert [row["loss"] for row in csv_rows(layout.to_csv(partly))] == [
         "reference",
         "triplet",

@@ -145,7 +145,7 @@ def test_a_recording_equals_its_run(tmp_path: Path) -> None:
         (frame().assign(polarity=["x", 1, 2, 3]), "row 1: polarity is x; .*finite"),
         (
             frame().assign(polarity_std=[1.0, None, -1.0, None]),
-            "row 3: polarity_std is -1.0; .*from 0",
+            "row 3: polarity_std is -1.0; .*nonnegative",
         ),
         (frame().assign(epoch=[1, 0.5, 1, 1]), "row 2: epoch is 0.5; .*above 0"),
         (frame().assign(split="train"), "no row .*'dev' or 'test'"),

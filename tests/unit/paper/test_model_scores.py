@@ -94,7 +94,7 @@ def test_parts_are_selected_by_values() -> None:
     assert len(chosen(dataset="d")) == 1
     assert len(chosen(restart="true")) == 1
     for where, message in [
-        ({"margins": "1"}, ".*margins '1'; allowed: names"),
+        ({"margins": "1"}, ".*margins '1'; allowed: model, dataset"),
         ({"margin": "2"}, ".*margin '2'; allowed: 0.1, 1"),
         ({"margin": "x"}, ".*margin 'x'"),
         ({"model": "o"}, ".*model 'o'; allowed: m, n"),

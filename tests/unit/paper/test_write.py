@@ -146,7 +146,7 @@ def test_the_command_reports_written_and_omitted_layouts(run: LocalFolder, tmp_p
         "by_margin_polarity: .md, .tex, .csv",
         "by_margin_similarity: .md, .tex, .csv",
         "by_rung: .md, .tex, .csv, .png",
-        "note: by_examples is left out: every configuration has examples_per_rung 2,048; the layout compares several",
+        "note: by_examples is left out: every configuration has examples_per_rung 2,048; the layout compares several values",
         "layouts: to",
     ]
     for arguments, message in [

@@ -175,7 +175,7 @@ def test_rows_that_contain_dev_rows_leave_train(tmp_path):
     assert summary.num_left_out == len(left_out) > 0
     assert summary.num_sentences == {"train": 126 - len(left_out), "dev": 14, "test": 0}
     (warning,) = summary.warnings
-    assert re.search(rf"train: {len(left_out)} texts contain dev texts", warning)
+    assert re.search(rf"train: texts that contain dev texts .*texts={len(left_out)}\)", warning)
     train, dev = (sentences.texts(sentences.ids(split)) for split in ("train", "dev"))
     assert not any(is_inside(text, other) for text in dev for other in train)
     assert all(any(is_inside(text, other) for text in dev) for other in sentences.texts(left_out))
@@ -255,19 +255,19 @@ def test_demo_has_a_test_split(tmp_path):
         (
             [("a", 1), ("b", 2)],
             None,
-            "train.jsonl: dev cannot be split off train, because every label has only one row",
+            "train.jsonl: dev cannot be split off from train, because every label has only one row",
         ),
         ([(f"text {i}", i / 8) for i in range(24)], None, "24 different numbers, such as"),
         ([("a", 1), ("a", 2)], None, "train.jsonl: every text occurs with different labels"),
         (
             [("a", 1), ("b", 2), ("a", 3)],
             None,
-            "every row (without 2 rows whose text has different labels; columns 'text' and 'label') has the label '2'",
+            "every row (not counting 2 rows whose text has different labels; columns 'text' and 'label') has the label '2'",
         ),
         (
             [("a", 1), ("b", 2), ("a", 3), ("c", 4)],
             None,
-            "every label has only one row (without 2 rows whose text has different labels",
+            "every label has only one row (not counting 2 rows whose text has different labels",
         ),
         (
             TRAIN,

@@ -124,7 +124,7 @@ def test_probe_is_skipped_with_too_many_classes(
     assert (
         list(Baselines(BaselinesConfig(), tiny_prepared, [dev], 0, warnings.append).points()) == []
     )
-    assert warnings == ["baselines.probe: not scored; 2 classes; allowed: at most 1"]
+    assert warnings == ["baselines.probe: not scored; there are 2 classes; allowed: at most 1"]
 
 
 def test_ledger_round_trip(
@@ -181,7 +181,7 @@ def test_published_scores_under_another_reference_are_not_shown(
         list(baselines.Baselines(config, tiny_prepared, [dev], 0, warnings.append).points()) == []
     )
     (warning,) = warnings
-    assert re.search("on dev .*46.6 .*all-MiniLM-L6-v2 of sst2", warning)
+    assert re.search("on dev .*46.6 .*all-MiniLM-L6-v2 in sst2", warning)
 
 
 def test_missing_setfit_model_is_rejected_early(tmp_path: Any) -> None:

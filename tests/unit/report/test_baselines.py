@@ -185,12 +185,12 @@ def test_report_states_whether_the_front_dominates_the_best_probe(tmp_path: Path
     summary = write.write(tmp_path).summary
     dev, test = probe_sentences(summary)
     assert dev.startswith(
-        "On dev, the front dominates 1 of the 2 points of the probe, and its hypervolume is "
+        "On dev, the front dominates 1 of 2 probe points, and its hypervolume is "
     )
     assert dev.endswith(
         "is probe(0.3) with P 70.0, S 44.0; plain of trial 0 at rung 1 dominates it with P 80.0, S 44.0."
     )
-    assert test.startswith("On test, the front dominates 0 of the 2 points")
+    assert test.startswith("On test, the front dominates 0 of 2 probe points")
     assert test.endswith("is probe(0.3) with P 79.0, S 43.0; no front member dominates it.")
     for name in ("front.md", "report.html"):
         text = (tmp_path / "report" / name).read_text()

@@ -319,7 +319,7 @@ def test_repeated_configurations_have_intervals_over_seeds(tmp_path: Path) -> No
     assert intervals.polarity.half_width > interval.of_mean(runs.mean(axis=0)).half_width
     assert intervals.retention is not None
     table = mean_table(summary)
-    assert table.columns[-3:] == ("P in", "S in", "retention in")
+    assert table.columns[-3:] == ("P interval", "S interval", "retention interval")
     assert all(len(row) == len(table.columns) for row in table.rows) and len(table.rows) == 2
 
 
@@ -467,8 +467,8 @@ def test_page_states_the_noise_of_intervals(tmp_path: Path) -> None:
         assert f"; intervals over {noise}, corrected" in terminal
         for file in ("front.md", "report.html"):
             text = (tmp_path / name / "report" / file).read_text()
-            assert f"90% intervals over {noise}, for the" in text
-            assert ("do not include training seeds" in text) != replicate
+            assert f"90% intervals over {noise} for the values" in text
+            assert ("do not account for training seeds" in text) != replicate
 
 
 def test_a_configuration_with_a_missing_replicate_counts_as_one_run(tmp_path: Path) -> None:

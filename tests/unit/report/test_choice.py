@@ -101,9 +101,9 @@ def test_unmet_conditions_report_the_range_of_the_points(summary):
     num_members = len(summary.members)
     highest = max(member.dev["polarity"] for member in summary.members)
     assert chosen.candidates == ()
-    assert f"0 of {num_members} points meet polarity >= 0.999 (" in chosen.why_none
+    assert f"polarity >= 0.999 is met by 0 of {num_members} points (" in chosen.why_none
     assert f"to {highest:.4g})" in chosen.why_none
-    assert f"{num_members} of {num_members} points meet kind = plain" in chosen.why_none
+    assert f"kind = plain is met by {num_members} of {num_members} points" in chosen.why_none
     assert "--all" not in chosen.why_none
 
 
@@ -115,7 +115,7 @@ def test_unmet_conditions_report_matches_off_the_front(summary):
         if point.trial is not None and point.name not in members
     )
     chosen = choose(summary, Selection([f"trial = {other.trial}", f"step = {other.step}"]))
-    assert re.search("--all finds 1 ", chosen.why_none)
+    assert re.search("with --all, all conditions are met by 1 of ", chosen.why_none)
 
 
 def test_a_missing_score_is_rejected_as_criterion(summary):

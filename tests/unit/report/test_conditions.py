@@ -93,7 +93,7 @@ def test_a_parameter_that_no_point_has_is_allowed():
     )
     assert (
         why_none([condition], [{"loss": "softmax"}])
-        == "0 of 1 points meet margin < 0.2 (margin is missing)"
+        == "margin < 0.2 is met by 0 of 1 points (margin is missing)"
     )
     with pytest.raises(InputError, match=r"margins.*margin\?.*allowed: loss, margin$"):
         read_conditions(["margins < 0.2"], [{"loss": "softmax"}], parameters=["loss", "margin"])

@@ -72,7 +72,7 @@ def test_forgetting_is_shown_by_the_name_of_the_data_set(tmp_path: Path) -> None
         ("0", "trec", "40.0", "70.0", "70.0", "0.0", "65.0"),
         ("0", "mean", "50.0", "80.0", "75.0", "5.0", "71.5"),
     ]
-    assert any("sst2: P 80.0 (forgotten 10.0)" in line for line in data_sets_lines(summary))
+    assert any("sst2: P 80.0 (forgetting 10.0)" in line for line in data_sets_lines(summary))
 
 
 def test_report_files_hold_the_data_sets(tmp_path: Path) -> None:

@@ -70,12 +70,12 @@ def test_labeled_points_have_a_separate_front_and_area(tmp_path: Path) -> None:
     assert "| 0 | 1 | labeled(2) | 90.0 | 45.0 | 95.7 | 87.0 | 45.0 | 95.7 |" in known
     assert "labeled(3)" not in known
     share = 100 * AREA / ((1 - 0.63) * (0.46 - 0.235))
-    line = f"hypervolume on dev: {1e4 * AREA:.1f}, {share:.1f}% of the oracle's"
+    line = f"the hypervolume on dev is {1e4 * AREA:.1f}, {share:.1f}% of the oracle's"
     assert f"With known pool labels, {line}." in known
     shown = " ".join(printed(narrow(summary), width=100).split())
     assert f"with known pool labels, {line}" in shown
     assert (
-        "with known pool labels, no hypervolume on test: only 1 of 2 front members is scored on test"
+        "with known pool labels, there is no hypervolume on test: only 1 of 2 front members is scored on test"
         in shown
     )
     assert "labeled(2)" in (report / "report.html").read_text()

@@ -426,7 +426,7 @@ def test_importance_section_states_the_number_of_missing_trials(tmp_path, num_tr
     write.write(tmp_path)
     _, page = read_page(tmp_path)
     text = " ".join(page.shown)
-    assert (f"{num_missing} are missing" in text) == (num_missing > 0)
+    assert (f"{num_missing} more are needed" in text) == (num_missing > 0)
     assert ("variance" in text) == (num_missing == 0)
 
 

@@ -169,7 +169,7 @@ def test_replicates_add_seed_noise_to_the_interval(tmp_path):
     for comparison in comparisons:
         (difference,) = comparison.differences
         assert (difference.has_seeds, difference.noise) == (True, "queries and seeds")
-        (row,) = dict(sections(comparison))["Difference of hypervolumes"].rows
+        (row,) = dict(sections(comparison))["Difference in hypervolume"].rows
         assert row[-1] == "queries and seeds"
         assert any("seeds" in note and "queries" in note for note in notes(comparison))
         assert as_json(comparison)["differences"][0]["over"] == "queries and seeds"

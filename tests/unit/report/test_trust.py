@@ -19,20 +19,20 @@ from support.ledgers import random_trials, write_ledger
     [
         (
             Drop(-0.014, Interval(-0.024, -0.005), 0.0, -0.014, Interval(-0.024, -0.005)),
-            "On average, S of the front's members is 1.4 higher on test than on dev (90% interval: 0.5 to 2.4 higher). Selection "
-            "on dev makes it 0.0 lower; a shift between the splits or noise makes it 1.4 higher. S of R, which was not selected, "
-            "is 0.5 to 2.4 higher on test than on dev.",
+            "On average, the S of the front's members is 1.4 higher on test than on dev (90% interval: 0.5 to 2.4 higher). "
+            "Selection on dev makes it 0.0 lower; noise or a shift between the splits makes it 1.4 higher. "
+            "For R, which was not selected, S is 0.5 to 2.4 higher on test than on dev.",
         ),
         (
             Drop(0.02, Interval(-0.003, 0.043), 0.003, 0.017, Interval(0.001, 0.04)),
-            "On average, S of the front's members is 2.0 lower on test than on dev (90% interval: between 0.3 higher and 4.3 "
-            "lower). Selection on dev makes it 0.3 lower; a shift between the splits or noise makes it 1.7 lower. "
-            "S of R, which was not selected, is 0.1 to 4.0 lower on test than on dev.",
+            "On average, the S of the front's members is 2.0 lower on test than on dev (90% interval: between 0.3 higher and 4.3 "
+            "lower). Selection on dev makes it 0.3 lower; noise or a shift between the splits makes it 1.7 lower. "
+            "For R, which was not selected, S is 0.1 to 4.0 lower on test than on dev.",
         ),
         (
             Drop(0.02, EVERYTHING, 0.003, 0.017, EVERYTHING),
-            "On average, S of the front's members is 2.0 lower on test than on dev. Selection on dev makes it 0.3 lower; a "
-            "shift between the splits or noise makes it 1.7 lower.",
+            "On average, the S of the front's members is 2.0 lower on test than on dev. Selection on dev makes it 0.3 lower; "
+            "noise or a shift between the splits makes it 1.7 lower.",
         ),
     ],
 )

@@ -77,7 +77,7 @@ def test_summary_and_report_match_the_costs(
     money = f", cost {total.money:.2f}" if total.money else ""
     assert sentence(build_account(load(sweep.run.path)), 0) == (
         f"{now[0]:,.0f} trial-seconds, {now[0] * 2 / 3600:.2f} CPU-hours, {now[0] / 2 / 3600:.2f} GPU-hours{money}; "
-        f"{others:,.0f} of the trial-seconds were in trials that did not complete; early stopping saved about {saved:,.0f} trial-seconds"
+        f"{others:,.0f} of the trial-seconds were spent on trials that did not complete; early stopping saved about {saved:,.0f} trial-seconds"
     )
     assert bool(money) == (prices != "{}")
 

@@ -118,7 +118,7 @@ def test_invalid_request_timeout_is_rejected(
     monkeypatch.setenv("RAYSWEEP_REQUEST_SECONDS", given)
     with pytest.raises(
         InputError,
-        match=f"RAYSWEEP_REQUEST_SECONDS is '{given}'; allowed: seconds above 0, at most 86,400",
+        match=f"RAYSWEEP_REQUEST_SECONDS is '{given}'; allowed: a number of seconds above 0, at most 86,400",
     ):
         bucket.write("one", b"1")
 

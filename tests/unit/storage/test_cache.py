@@ -155,7 +155,7 @@ def test_process_killed_while_evicting_leaves_only_hidden_parts(
 def test_partly_removed_artifact_is_missing(store: BucketFolder, tmp_path: Path) -> None:
     manifest = f"encoded-1/{cache.MANIFEST}"
     store.bucket.delete([manifest])
-    with pytest.raises(FileNotFoundError, match="a complete artifact"):
+    with pytest.raises(FileNotFoundError, match="the artifact is missing or incomplete"):
         cached(store, "encoded-1")
     assert not (tmp_path / "artifacts" / "encoded-1").exists()
     store.bucket.write(manifest, b"{}")  # prepared again

@@ -276,7 +276,7 @@ def test_runs_in_bucket_require_destination(name: str, monkeypatch: pytest.Monke
 
 REJECTED = {
     "trackers": {
-        "[tensorboard, mlfow]": "has 'mlfow'; allowed: tensorboard, mlflow, wandb, trackio",
+        "[tensorboard, mlfow]": "contains 'mlfow'; allowed: tensorboard, mlflow, wandb, trackio",
         "{mlfow: {}}": "unknown key (did you mean mlflow?)",
         "{mlflow: {folder: x}}": "unknown key; allowed: project, uri",
         "{mlflow: {uri: 'http://me:secret@host'}}": "contains a password",
@@ -325,7 +325,7 @@ def test_list_of_names_enables_trackers_with_defaults() -> None:
         ),
         (
             ["--to", "tensorboard", "--uri", "http://host"],
-            "--uri: unknown setting of tensorboard; allowed: folder",
+            "--uri: unknown setting for tensorboard; allowed: folder",
         ),
         (
             ["--to", "wandb", "--mode", "sometimes"],

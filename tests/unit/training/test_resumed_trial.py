@@ -281,7 +281,7 @@ def test_checkpoint_of_another_trial_is_rejected(
     bench = new_bench()
     first = Training(trial(learning_rate=1e-3), bench, SEED, NUM_RUNGS)
     checkpoint.save(first, tmp_path, None)
-    with pytest.raises(InputError, match=f"{tmp_path}.*another {difference};"):
+    with pytest.raises(InputError, match=f"{tmp_path}.*a different {difference};"):
         checkpoint.restore(
             Training(trial(**{"learning_rate": 1e-3, **values}), bench, seed, NUM_RUNGS), tmp_path
         )

@@ -201,7 +201,7 @@ def test_paused_trial_is_measured_from_its_checkpoint(
     assert (
         watch_last_rung(config, own, step=1, seed=0, num_rungs=3, checkpoints=tmp_path) == expected
     )
-    with pytest.raises(InputError, match="not that of rung 2"):
+    with pytest.raises(InputError, match="not from the end of rung 2"):
         watch_last_rung(config, own, step=2, seed=0, num_rungs=3, checkpoints=tmp_path)
     with pytest.raises(InputError, match="missing"):
         watch_last_rung(config, own, step=1, seed=0, num_rungs=3, checkpoints=tmp_path / "none")

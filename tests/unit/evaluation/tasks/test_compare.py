@@ -316,7 +316,7 @@ def test_small_classes_cause_a_warning(tiny_encoder: str, tmp_path: Path) -> Non
     compared = compare([tiny_encoder], spelled, [], Settings(num_folds=5), display)
     assert display.lines == [
         "warning: whole: labels with fewer rows than folds: c",
-        "warning: split: 4 rows of test have labels that are not in train, such as 'c'",
+        "warning: split: 4 of 44 rows in test have labels that are not in train, such as 'c'",
     ]
     assert not compared.results[1].outcomes[tiny_encoder].is_right[-4:].any()  # type: ignore[union-attr]
 
@@ -366,7 +366,7 @@ def test_command_takes_several_files_per_option(tiny_encoder: str, folder: Path)
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(
-        "Accuracy in 3 folds, or on a given test split, and Spearman's correlation; x100"
+        "Accuracy over 3 folds or on a given test split, and Spearman's correlation; x100"
     )
     done = raysweep_here(
         folder, "transfer", "--folds", "3", "--format", "json", tiny_encoder, "--tasks", *files

@@ -131,18 +131,18 @@ def test_unscorable_tasks_are_rejected(tmp_path: Path) -> None:
     few = write(tmp_path / "few.csv", a=4, b=5)
     assert rejection(few) == "few: has 9 rows, fewer than the 10 folds"
     uneven = write(tmp_path / "uneven.csv", a=90, b=11, c=3)
-    assert "'b', the second largest class, has 11 rows; allowed: at least 12" in rejection(
+    assert "'b', the second-largest class, has 11 rows; allowed: at least 12" in rejection(
         uneven, num_folds=12
     )
     read(uneven, num_folds=11)
-    assert "'a', the second largest class, has 4 rows; allowed: at least 5" in rejection(
+    assert "'a', the second-largest class, has 4 rows; allowed: at least 5" in rejection(
         f"t={few},{good}"
     )
     read(f"t={few},{good},{good}")  # where C is chosen on dev
     other_class = write(tmp_path / "other.csv", c=5)
     assert (
         rejection(f"t={good},{other_class}")
-        == "t: no row of test has a label of train; test has 'c'"
+        == "t: no row in test has a label that occurs in train; test has 'c'"
     )
     assert rejection(good, good).startswith("--tasks: 2 tasks are called 'good'; allowed: ")
     (tmp_path / "wrong.csv").write_text("sentence,class\na,b\n")

@@ -79,7 +79,7 @@ def test_front_of_finished_run_is_complete(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("finish", "last"),
     [
-        (None, "no driver is running: it was killed; to resume it: raysweep run --resume"),
+        (None, "no driver is running: the sweep was killed; to resume it: raysweep run --resume"),
         (
             ("interrupted", "Ctrl-C or a signal"),
             "the sweep ended: interrupted (Ctrl-C or a signal); to resume it: raysweep",
@@ -141,7 +141,7 @@ def test_missing_or_damaged_run_is_reported_on_one_line(tmp_path: Path) -> None:
     problems = {
         "damaged": "line 5: number is 6, expected 5",
         "empty": "not a run folder (no ledger in it)",
-        "zero": "holds no settings; the sweep ended before it began",
+        "zero": "contains no settings, because the run ended before its sweep began",
         "nowhere": "no such folder",
     }
     for name, problem in problems.items():
