@@ -92,7 +92,7 @@ def with_trials(arguments: list[str], trials: int | None) -> list[str]:
     if trials is None:
         return arguments
     if any(argument.partition("=")[0] == "--budget.trials" for argument in arguments):
-        raise InputError("--trials is short for --budget.trials; allowed: only one of them")
+        raise InputError("--trials is short for --budget.trials; use only one of them")
     return [*arguments, "--budget.trials", str(trials)]
 
 
@@ -153,7 +153,7 @@ def check_verbosity(quiet: bool, verbose: bool, log_level: str | None) -> "Verbo
     from raysweep.terminal import LOG_LEVELS, Verbosity
 
     if quiet and verbose:
-        raise InputError("--quiet and --verbose are given; allowed: only one of them")
+        raise InputError("--quiet and --verbose are both given; use only one of them")
     if log_level is not None:
         check_one_of("--log-level", log_level, LOG_LEVELS)
     return Verbosity(quiet, verbose, log_level)

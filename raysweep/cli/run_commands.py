@@ -80,7 +80,7 @@ def control(  # noqa: PLR0913 (the options of a command)
     chosen = [flag for flag, value in actions.items() if value is not None and value is not False]
     if len(chosen) != 1:
         raise InputError(
-            f"the action is {' '.join(chosen) or 'missing'}; allowed: one of {', '.join(actions)}"
+            f"the action is {' and '.join(chosen) or 'missing'}; required: exactly one of {', '.join(actions)}"
         )
     if try_ is not None:
         request = command.parse_try(try_)
@@ -270,7 +270,7 @@ def compare(
             raise InputError(
                 f"--to {output_folder}: cannot be written ({error.strerror})"
             ) from None
-        typer.echo(f"compared: {output_folder / 'compare.html'}", err=format == "json")
+        typer.echo(f"comparison: {output_folder / 'compare.html'}", err=format == "json")
 
 
 @app.command(rich_help_panel=panels.LOOK)
@@ -454,7 +454,7 @@ def track(
 ) -> None:
     """Write a run to trackers: a tracked run for each trial, a step for each rung, and the front.
 
-    Data that a tracker already has is not written again. Settings that are omitted are taken from the run's file.
+    Data that a tracker already has is not written again. Omitted settings are taken from the run's own configuration.
     """
     from raysweep.terminal import working
     from raysweep.trackers import tracking
@@ -465,4 +465,4 @@ def track(
     with working():
         merged_settings = tracking.merge_settings(source, to, settings)
         trackers = tracking.fill(merged_settings, source)
-    typer.echo(f"tracked: {', '.join(trackers)}")
+    typer.echo(f"tracked in: {', '.join(trackers)}")

@@ -49,7 +49,7 @@ DataKind = Literal["labeled", "retrieval", "pairs", "scored_pairs"]
 
 def _two_columns(value: list[str] | None) -> list[str] | None:
     if value is not None and (len(value) != 2 or value[0] == value[1]):
-        raise ValueError(f"is {value}; allowed: two different columns")
+        raise ValueError(f"is {value}; required: two different columns")
     return value
 
 

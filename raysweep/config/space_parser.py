@@ -201,7 +201,7 @@ class _Reader:
         if isinstance(value, list):
             items = [self._checked((*path, index), name, item) for index, item in enumerate(value)]
             if len(set(items)) < len(items):
-                raise document.error(path, f"is {value}; allowed: different values")
+                raise document.error(path, f"is {value}; required: different values")
             return Choices({item: {} for item in items})
         options: dict[Scalar, Parameters] = {}
         for key, below in value.items():

@@ -40,9 +40,7 @@ def explain(error: dict[str, Any], path: KeyPath, model: type[BaseModel]) -> str
         case "list_type":
             return f"is {shown(value)}; allowed: a list, such as [{shown(value)}]"
         case "too_short":
-            return (
-                f"is {shown(value)}; allowed: a list of length {error['ctx']['min_length']} or more"
-            )
+            return f"is {shown(value)}; required: a list of length {error['ctx']['min_length']} or more"
         case "value_error":
             return str(error["ctx"]["error"])
         case "greater_than" | "greater_than_equal" | "less_than" | "less_than_equal":

@@ -47,7 +47,7 @@ def _folder_name(name: str) -> str:
         )
     if name == "artifacts":
         raise ValueError(
-            "is 'artifacts', which is reserved for the artifacts folder next to the runs; allowed: another name"
+            "is 'artifacts', which is reserved for the artifacts folder next to the runs; required: another name"
         )
     return name
 
@@ -160,7 +160,7 @@ class DataConfig(StrictModel):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(
-                    f"sequence contains the name {name!r} more than once; allowed: different names"
+                    f"sequence contains the name {name!r} more than once; required: different names"
                 )
         num_tests = sum(has_test(task) for task in self.sequence)
         if 0 < num_tests < len(names):
@@ -274,7 +274,7 @@ def _reject_repeated(encoders: list[EncoderConfig]) -> list[EncoderConfig]:
     for encoder in encoders:
         if encoders.count(encoder) > 1:
             raise ValueError(
-                f"contains {encoder.name!r} more than once; allowed: different encoders"
+                f"contains {encoder.name!r} more than once; required: different encoders"
             )
     return encoders
 
@@ -482,7 +482,7 @@ class PointsConfig(StrictModel):
     @classmethod
     def _check_truncate(cls, widths: list[int]) -> list[int]:
         if len(set(widths)) < len(widths):
-            raise ValueError(f"is {widths}; allowed: different widths")
+            raise ValueError(f"is {widths}; required: different widths")
         return widths
 
 

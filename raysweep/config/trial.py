@@ -217,7 +217,7 @@ class TrialConfig(StrictModel):
                 value = getattr(self, name)
                 if value is not None:
                     raise ValueError(
-                        f"{name} is {value!r}, but adapter is none; allowed: only with adapter lora"
+                        f"{name} is {value!r}, but adapter is none; it requires adapter: lora"
                     )
         else:
             for name, off in (("freezing", "none"), ("freeze_output_dense", False)):
@@ -364,7 +364,7 @@ def find_checked_loss(name: str) -> LossSpec:
     for parameter in loss.parameters:
         if parameter in SHARED_PARAMETERS:  # only a user's own loss can have such a parameter
             raise InputError(
-                f"{name!r}: every trial has a parameter {parameter}; allowed: another name for the loss's own parameter"
+                f"{name!r}: every trial has a parameter {parameter}; required: another name for the loss's own parameter"
             )
     return loss
 

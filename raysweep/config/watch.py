@@ -77,7 +77,7 @@ class WatchConfig(StrictModel):
         names = [source.source for source in sources]
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"contains {name!r} more than once; allowed: different sources")
+                raise ValueError(f"contains {name!r} more than once; required: different sources")
         return sources
 
 

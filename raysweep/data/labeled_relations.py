@@ -44,7 +44,7 @@ def retrieval_from_labels(
         counts = zip(names.tolist(), sizes.tolist(), strict=True)
         counted = [f"{label!r} ({size:,})" for label, size in counts]
         raise InputError(
-            f"{name}: the sentences with a single label have the labels {shown(counted) or 'none'}; allowed: at least two "
+            f"{name}: the sentences with a single label have the labels {shown(counted) or 'none'}; required: at least two "
             "labels, one of them with at least two sentences"
         )
     rng = np.random.default_rng(seed)

@@ -123,7 +123,7 @@ def read_all(sources_and_settings: Iterable[tuple[str, RelationSettings]]) -> li
             if not len(groups_with_both):
                 unit = "query" if relations.kind == "retrieval" else "group"
                 raise InputError(
-                    f"{relations.name}: no {unit} has both positives and negatives; allowed: at least one {unit} with both"
+                    f"{relations.name}: no {unit} has both positives and negatives; required: at least one {unit} with both"
                 )
             if relations.name in {known.name for known in all_relations}:
                 base_name = PurePosixPath(without_options(source)).name
@@ -252,7 +252,7 @@ def _read_retrieval(
     if not (is_positive.any() and not is_positive.all()):
         lacking = columns.negatives if is_positive.any() else columns.positives
         raise InputError(
-            f"{name}: no query has {lacking}; allowed: at least one query with positives and negatives"
+            f"{name}: no query has {lacking}; required: at least one query with positives and negatives"
         )
     return relations
 

@@ -241,7 +241,7 @@ def read_piece(
     columns = (text_column, label_column)
     if text_column == label_column:
         raise InputError(
-            f"text_column and label_column are both {text_column!r}; allowed: two different columns"
+            f"text_column and label_column are both {text_column!r}; required: two different columns"
         )
     first_row = piece.groups.first_row if piece.groups else 1
     try:

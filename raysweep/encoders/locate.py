@@ -238,7 +238,7 @@ def locate_same(config: EncoderConfig, identity: str, artifacts: str | None = No
     if source.identity != identity:
         raise InputError(
             f"model {config.name!r}: {source.folder} on {socket.gethostname()} is not the sweep's encoder: "
-            f"{source.identity[:24]} instead of {identity[:24]}; allowed: the same files on every node"
+            f"{source.identity[:24]} instead of {identity[:24]}; required: the same files on every node"
         )
     return source
 

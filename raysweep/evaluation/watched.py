@@ -54,7 +54,7 @@ class WatchedRelations:
         names = [source for source, _ in (*of_target, *sources)]
         repeated = [name for name in names if names.count(name) > 1]
         if repeated:
-            raise InputError(f"{repeated[0]}: is given twice; allowed: different sources")
+            raise InputError(f"{repeated[0]}: is given twice; required: different sources")
         num_of_target = len(relation_sources.read_all(of_target))
         if num_of_target > 1:
             raise InputError(

@@ -152,7 +152,7 @@ def _texts(file: str) -> dict[str, str]:
     for row, (key, text) in enumerate(_rows(file, ("id", "text")), 1):
         if key in texts:
             raise InputError(
-                f"{file}: row {row}: id is {key!r}, as in an earlier row; allowed: unique ids"
+                f"{file}: row {row}: id is {key!r}, as in an earlier row; required: unique ids"
             )
         texts[key] = text
     return texts

@@ -69,7 +69,7 @@ def find_data_set(names: Sequence[str], data_set: str | None) -> int | None:
     """
     if not names:
         if data_set is not None:
-            raise InputError(f"--data-set is {data_set}; allowed: only for runs over data.sequence")
+            raise InputError(f"--data-set is {data_set}; allowed only for runs over data.sequence")
         return None
     if data_set not in names:
         value = "missing" if data_set is None else data_set

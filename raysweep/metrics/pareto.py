@@ -116,7 +116,7 @@ def knee(front: ArrayLike) -> int:
     """
     array = as_points(front)
     if not len(array):
-        raise ValueError("front is empty; allowed: at least one point")
+        raise ValueError("front is empty; required: at least one point")
     spread = np.ptp(array, axis=0)
     # an objective that is the same for all points becomes 0
     unit = np.where(spread > 0, spread, 1.0)

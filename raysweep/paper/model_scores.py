@@ -195,7 +195,7 @@ def column_names(models: Sequence[ModelScores]) -> list[str]:
     counts = Counter(names)
     for name, model in zip(names, models, strict=True):
         if counts[name] > 1:
-            raise InputError(f"{model.place} is passed twice; allowed: each run or file once")
+            raise InputError(f"{model.place} is passed twice; pass each run or file only once")
     return names
 
 

@@ -153,7 +153,7 @@ def _configurations(points: "pd.DataFrame") -> "pd.DataFrame":
     for parameter in parameters:
         if "." in str(parameter):  # pandas also renames repeated columns this way
             raise InputError(
-                f"column {parameter!r} is not the name of a parameter; allowed: unique names without dots"
+                f"column {parameter!r} is not the name of a parameter; required: unique names without dots"
             )
     configurations = points[parameters].apply(as_objects)
     for parameter in parameters:

@@ -95,7 +95,7 @@ def labels(locations: Sequence[str]) -> list[str]:
     paths = [location.rstrip("/") for location in locations]
     for number, path in enumerate(paths):
         if path in paths[:number]:
-            raise InputError(f"{locations[number]}: is given twice; allowed: different runs")
+            raise InputError(f"{locations[number]}: is given twice; required: different runs")
     length = 1
     names = _last_parts(paths, length)
     while len(set(names)) < len(paths):

@@ -259,7 +259,7 @@ class _Tables:
             self.guards[score.trial, score.step, score.kind, score.value, score.guard] = score
 
     def guards_of(self, info: RunInfo) -> tuple[GuardScore, ...]:
-        """Return the guard scores with the last session's limits, or original limits for guards that it lacks."""
+        """Return the guard scores with the last session's limits; guards that it lacks keep their original limits."""
         return tuple(
             dataclasses.replace(score, at_least=info.guards.get(score.guard, score.at_least))
             for score in self.guards.values()

@@ -44,7 +44,7 @@ def absolute(location: str) -> str:
         try:
             return str(Path(location).expanduser().absolute())
         except RuntimeError:
-            raise ValueError(f"is {location!r}; allowed: ~USER only for an existing user") from None
+            raise ValueError(f"is {location!r}, but this user does not exist") from None
     try:
         parts = urlsplit(location)
     except ValueError:  # the bucket contains a bracket
@@ -52,14 +52,14 @@ def absolute(location: str) -> str:
             "is not a valid URI; allowed: s3://BUCKET/PREFIX or gs://BUCKET/PREFIX"
         ) from None
     if parts.scheme not in SCHEMES:
-        allowed = " and ".join(f"{scheme}://BUCKET/PREFIX" for scheme in SCHEMES)
+        allowed = " or ".join(f"{scheme}://BUCKET/PREFIX" for scheme in SCHEMES)
         raise ValueError(f"has the scheme {parts.scheme}://; allowed: a folder, {allowed}")
     if not parts.netloc:
         raise ValueError(f"has no bucket; allowed: {parts.scheme}://BUCKET/PREFIX")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     if unknown := sorted(set(options) - set(OPTIONS)):
         raise ValueError(
-            f"the URI has the options {', '.join(unknown)}; allowed: {', '.join(OPTIONS)}. "
+            f"the URI has unknown options: {', '.join(unknown)}; allowed: {', '.join(OPTIONS)}. "
             "Credentials are read from the environment"
         )
     reject_keys(location)
@@ -74,12 +74,12 @@ def _check_names(bucket: str, prefix: str) -> None:
     """Raise ValueError for a bucket or prefix that every store rejects and that would crash the store's client."""
     if not _BUCKET.fullmatch(bucket):
         raise ValueError(
-            f"the bucket is {bucket!r}; allowed: letters, digits, dots, dashes and underscores"
+            f"the bucket is {bucket!r}; allowed characters: letters, digits, dots, dashes and underscores"
         )
     if {".", ".."} & set(prefix.split("/")):
-        raise ValueError(f"the prefix is {prefix.strip('/')!r}; allowed: parts other than . and ..")
+        raise ValueError(f"the prefix is {prefix.strip('/')!r}; required: no part that is . or ..")
     if _CONTROL_CHARACTER.search(prefix):
-        raise ValueError(f"the prefix is {prefix.strip('/')!r}; allowed: no control characters")
+        raise ValueError(f"the prefix is {prefix.strip('/')!r}; required: no control characters")
 
 
 def _check_options(options: dict[str, str]) -> None:
@@ -138,7 +138,7 @@ def reject_null(name: str) -> str:
         ValueError: If the name contains a null byte, where the operating system would truncate it.
     """
     if "\0" in name:
-        raise ValueError(f"{name!r} has a null byte; allowed: names without null bytes")
+        raise ValueError(f"{name!r} contains a null byte")
     return name
 
 

@@ -82,7 +82,9 @@ class FrontUncertainty:
 
     @property
     def knee_region(self) -> tuple[PointName, ...]:
-        """Return the smallest set of members that includes the knee in a share ``level`` of resamples, likeliest first."""
+        """Return the smallest set of members that includes the knee in at least a share ``level`` of the resamples.
+
+        The members are sorted by how often they are the knee, most frequent first."""
         region = [name for name, member in self.members.items() if member.in_knee_region]
         return tuple(sorted(region, key=lambda name: -self.members[name].knee_share))
 

@@ -249,7 +249,7 @@ def compare(
     configs = {}
     for name, count in Counter(models).items():
         if count > 1:
-            raise InputError(f"MODEL: {name!r} is given {count} times; allowed: each model once")
+            raise InputError(f"MODEL: {name!r} is given {count} times; list each model only once")
         configs[name] = EncoderConfig(
             name=name, prompt=settings.prompt, precision=settings.precision
         )

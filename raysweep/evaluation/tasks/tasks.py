@@ -79,7 +79,7 @@ def read(specifications: Sequence[str], columns: Columns, num_folds: int) -> lis
     for name, count in Counter(task.name for task in tasks).items():
         if count > 1:
             raise InputError(
-                f"--tasks: {count} tasks are called {name!r}; allowed: different names, as in NAME=FILE"
+                f"--tasks: {count} tasks are called {name!r}; required: different names, as in NAME=FILE"
             )
     return tasks
 

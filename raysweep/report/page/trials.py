@@ -119,7 +119,7 @@ def trial_values(summary: Summary, indices: Mapping[Point, int]) -> list[Json]:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the trial table. Its ``key`` for the page's script is a trial's field, or ``parameter`` and an index."""
+    """A column of the trial table. ``key`` is a trial's field in the page's data, or ``parameter`` and a number."""
 
     key: str
     name: str

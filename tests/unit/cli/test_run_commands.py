@@ -286,7 +286,7 @@ def test_compare_prints_differing_settings_as_json(tmp_path):
     ("arguments", "message"),
     [
         ([], "the number of runs is 1; allowed: at least 2"),
-        (["finished"], "finished: is given twice; allowed: different runs"),
+        (["finished"], "finished: is given twice; required: different runs"),
         (["other", "--to", "file"], "--to file: is a file, not a folder"),
         (["other", "--to", "s3://bucket/to"], "--to: is a URI; allowed: a local path"),
         (["other", "--format", "yaml"], "--format is 'yaml'; allowed: table, json"),

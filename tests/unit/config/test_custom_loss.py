@@ -184,7 +184,7 @@ def test_a_class_by_label_has_the_size_of_groups() -> None:
             "own_losses:NoLabels",
             r"too many positional arguments; allowed: .*\(embeddings, labels\)",
         ),
-        ("own_losses:WrongName", r"every trial has a parameter batch_size; allowed: another name"),
+        ("own_losses:WrongName", r"every trial has a parameter batch_size; required: another name"),
         ("missing", r"'missing'; allowed: triplet, .*package.module:Class"),
         ("own_losses:", r"does not exist: own_losses has no "),
     ],

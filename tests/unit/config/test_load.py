@@ -111,7 +111,7 @@ def test_limits_that_no_neighbor_meets_and_repeated_widths_are_rejected(tmp_path
     ):
         read(tmp_path, MINIMAL, examples__min_similarity="0.9", examples__max_similarity="0.5")
     read(tmp_path, MINIMAL, examples__min_similarity="0.5", examples__max_similarity="0.5")
-    with pytest.raises(InputError, match=r"truncate is \[192, 192\]; allowed: different widths"):
+    with pytest.raises(InputError, match=r"truncate is \[192, 192\]; required: different widths"):
         read(tmp_path, MINIMAL, evaluation__points__truncate="[192, 192]")
 
 

@@ -100,7 +100,7 @@ INVALID = [
     (
         "model: demo",
         "model: demo\nname: artifacts",
-        r"name is 'artifacts'.*allowed: ",
+        r"name is 'artifacts'.*required: ",
     ),
     (
         "model: demo",

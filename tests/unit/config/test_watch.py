@@ -34,7 +34,7 @@ def test_nothing_is_watched_by_default(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("watch", "problem"),
     [
-        ("[]", "is []; allowed: a list of length 1"),
+        ("[]", "is []; required: a list of length 1"),
         ("[3]", "allowed: a source, or a mapping of source, kind"),
         ("[subj.csv, subj.csv]", "more than once"),
         ("[{source: subj.csv, kind: triples}]", "'scored_pairs'"),

@@ -179,7 +179,7 @@ def test_unsuitable_experts_are_rejected(
     ):
         make_plan(*read(folder, SWEEP, **overrides, examples__experts=nowhere))
     with pytest.raises(
-        InputError, match=r"^--examples\.experts: has '.*' more than once; allowed: "
+        InputError, match=r"^--examples\.experts: contains '.*' more than once; required: "
     ):
         read(folder, SWEEP, examples__experts=json.dumps([tiny_encoder, tiny_encoder]))
     not_finite = write_nan_encoder(tiny_encoder, folder / "nan")

@@ -209,7 +209,7 @@ def test_a_given_kind_is_checked_without_data(tmp_path: Path) -> None:
         read(tmp_path, SWEEP, data__kind="pairs", space__loss="softmax")
     with pytest.raises(InputError, match="thresholds: negative is 4; allowed: below positive"):
         read(tmp_path, SWEEP, data__thresholds__negative="4")
-    with pytest.raises(InputError, match="allowed: two different columns"):
+    with pytest.raises(InputError, match="required: two different columns"):
         read(tmp_path, SWEEP, data__columns__pair="[text]")
 
 

@@ -49,17 +49,17 @@ VALUES = {
     "name with two lines": ('name: "a\\nb"', "; allowed: letters, digits"),
     "folder with a null byte": (
         'storage: {runs: "a\\0b"}',
-        "storage.runs: 'a\\x00b' has a null byte",
+        "storage.runs: 'a\\x00b' contains a null byte",
     ),
     "artifacts with a null byte": (
         'storage: {artifacts: "a\\0b"}',
-        "storage.artifacts: 'a\\x00b' has a null byte",
+        "storage.artifacts: 'a\\x00b' contains a null byte",
     ),
     "a source with a null byte": (
         'data: {train: "a\\0b.csv"}',
-        "data.train: 'a\\x00b.csv' has a null byte",
+        "data.train: 'a\\x00b.csv' contains a null byte",
     ),
-    "a model with a null byte": ('model: "a\\0b"', "model.name: 'a\\x00b' has a null byte"),
+    "a model with a null byte": ('model: "a\\0b"', "model.name: 'a\\x00b' contains a null byte"),
     "function as a sampler": ("sampler: os:system", "sampler: 'os:system'"),
     "class as a sampler": ("sampler: subprocess:Popen", "sampler: 'subprocess:Popen'"),
     "sampler without a name": (

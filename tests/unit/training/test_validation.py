@@ -87,8 +87,8 @@ def test_rung_improves_only_if_loss_and_errors_both_decrease() -> None:
     assert (
         reason is not None
         and "3 rungs" in reason
-        and "loss 0.9" in reason
-        and "20 errors" in reason
+        and "loss (0.9)" in reason
+        and "errors (20)" in reason
     )
 
 
