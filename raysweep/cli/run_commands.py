@@ -80,7 +80,7 @@ def control(  # noqa: PLR0913 (the options of a command)
     chosen = [flag for flag, value in actions.items() if value is not None and value is not False]
     if len(chosen) != 1:
         raise InputError(
-            f"the action is {' and '.join(chosen) or 'missing'}; required: exactly one of {', '.join(actions)}"
+            f"required: exactly one of {', '.join(actions)}; given: {', '.join(chosen) or 'none'}"
         )
     if try_ is not None:
         request = command.parse_try(try_)

@@ -78,8 +78,8 @@ def make_request(action: str, value: Any = None) -> Request:
                     f"--try: {name} is {setting!r}; allowed: a string, a finite number, a boolean or null"
                 )
     elif (value is None) != (field is None):
-        allowed = "no value" if field is None else "a number"
-        raise InputError(f"{action}: the value is {value!r}; allowed: {allowed}")
+        needed = "takes no value" if field is None else "needs a number"
+        raise InputError(f"{action} {needed}; given: {value!r}")
     try:
         return Request.model_validate(
             {"action": action} if field is None else {"action": action, field: value}

@@ -78,7 +78,7 @@ def adiabatic_range(rungs: Sequence[WatchedRung], geometry: Geometry) -> Adiabat
             dict.fromkeys(name for watched in at_rate for name in worsened(watched, geometry))
         )
         if names:
-            reason = f"PND first rises at learning rate {rate:.3g}, on {', '.join(names)}"
+            reason = f"PND already rises significantly at learning rate {rate:.3g}, on {', '.join(names)}"
             if not any(is_improved(watched, geometry) for watched in at_rate):
                 reason += "; the target does not improve significantly at that rate"
             return AdiabaticRange([], tried, reason)
@@ -124,7 +124,7 @@ def table(rungs: Sequence[WatchedRung], geometry: Geometry) -> TextTable:
         *VERDICTS,
         "not tested",
         "lowest",
-        "of",
+        "lowest set",
     )
     rows = []
     for rung in rungs:
@@ -170,7 +170,7 @@ def tensor_table(rungs: Sequence[WatchedRung]) -> TextTable:
 
 
 def as_json(rungs: Sequence[WatchedRung]) -> dict[str, Any]:
-    """Return the content of ``watch.json``, with measures and their changes x100."""
+    """Return the content of ``watch.json``, with measures and their changes multiplied by 100."""
     ranges = {geometry: adiabatic_range(rungs, geometry) for geometry in GEOMETRIES}
     trials = []
     for rung in rungs:
@@ -195,7 +195,7 @@ def as_json(rungs: Sequence[WatchedRung]) -> dict[str, Any]:
 
 
 def rows(rungs: Iterable[WatchedRung]) -> list[dict[str, Any]]:
-    """Return the rows of ``watched.parquet``: one per rung, set and measure. Scores are x100."""
+    """Return the rows of ``watched.parquet``: one per rung, set and measure. Scores are multiplied by 100."""
     all_rows: list[dict[str, Any]] = []
     for rung in rungs:
         target = rung.watched.target

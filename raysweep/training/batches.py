@@ -137,8 +137,8 @@ def check_classes(labels: npt.NDArray[np.integer]) -> None:
     num_classes = int((counts >= 2).sum())
     if num_classes < 2:
         raise InputError(
-            f"data: the number of classes with two or more training sentences is {num_classes}; allowed with losses that "
-            "compare classes within a batch: 2 or more"
+            f"data: only {num_classes} of {len(counts)} classes have two or more training sentences; losses that compare "
+            "classes within a batch require at least 2"
         )
 
 
@@ -238,7 +238,7 @@ class TrainedEncoder:
 
     @contextmanager
     def _look_up_words(self, packs: Iterable[Pack]) -> Iterator[None]:
-        """Look up the distinct words of these sentences once; within the context, the model uses the looked-up rows.
+        """Look up the embedding of each distinct token once; within the context, the model uses these rows.
 
         The word embedding table holds half of a small encoder's parameters, and each lookup in it would create a
         gradient as large as the table.

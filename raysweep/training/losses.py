@@ -113,8 +113,8 @@ def logits(head: nn.Linear, embeddings: Tensor) -> Tensor:
 class OtherClassNegativesLoss(nn.Module):
     """sentence-transformers' ``MultipleNegativesRankingLoss`` without negatives of the anchor's own class.
 
-    An example is an anchor, its positive and possibly a negative. ``directions`` and ``partition_mode`` are those of
-    sentence-transformers' class. An anchor without negatives has a loss of 0.
+    An example is an anchor, its positive and possibly a negative. ``directions`` and ``partition_mode`` mean
+    the same as in sentence-transformers' class. An anchor without negatives has a loss of 0.
     """
 
     def __init__(
@@ -176,9 +176,9 @@ class _Side(NamedTuple):
 class GuidedLoss(nn.Module):
     """sentence-transformers' ``GISTEmbedLoss`` with the reference encoder as the guide (Solatorio 2024, arXiv:2402.16829).
 
-    An example is an anchor, its positive and possibly a negative. Each anchor's positive is contrasted with the batch's
-    other positives, the anchors and the negatives; each positive is also contrasted with the other positives. Pairs
-    whose cosine under the guide exceeds the anchor-positive cosine minus the margin are left out.
+    An example is an anchor, its positive and possibly a negative. The anchor-positive cosine is contrasted with the
+    cosines between the anchor and all other sentences of the batch, and with those between its positive and the other
+    positives. Pairs whose cosine under the guide exceeds the anchor-positive cosine minus the margin are left out.
     """
 
     def __init__(
@@ -214,7 +214,7 @@ class GuidedLoss(nn.Module):
 
 
 def _contrasted(columns: Sequence[Tensor]) -> list[Tensor]:
-    """Return the cosines (batch, batch) of anchors with positives and anchors, among positives, and with negatives."""
+    """Return the anchor-positive, anchor-anchor, positive-positive and anchor-negative cosines, each (batch, batch)."""
     anchors, positives, *negatives = (nn.functional.normalize(column, dim=-1) for column in columns)
     pairs = [(anchors, positives), (anchors, anchors), (positives, positives)]
     pairs += [(anchors, negative) for negative in negatives]

@@ -233,9 +233,9 @@ def test_rejected_and_unanswered_requests_raise(driven: Path) -> None:
     ("action", "value", "message"),
     [
         ("stop", None, "action is 'stop'; allowed: pause, resume, workers, stop-trial, try"),
-        ("pause", 3, "pause: the value is 3; allowed: no value"),
+        ("pause", 3, "pause takes no value; given: 3"),
         ("workers", 0, "workers is 0; allowed: greater than or equal to 1"),
-        ("workers", None, "workers: the value is None; allowed: a number"),
+        ("workers", None, "workers needs a number; given: None"),
         ("stop-trial", "7", "stop-trial is '7'; allowed: "),
         ("try", None, "--try is None; allowed: a mapping"),
         ("try", {"margin": float("nan")}, "--try: margin is nan; allowed: "),

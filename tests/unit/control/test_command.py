@@ -183,7 +183,7 @@ def test_a_growing_ledger_is_read_line_by_line(run: Folder) -> None:
     ("arguments", "words"),
     [
         ((), ["missing", "--pause, --resume, --workers, --stop-trial, --try"]),
-        (("--pause", "--resume"), ["--pause --resume", "allowed: one of"]),
+        (("--pause", "--resume"), ["given: --pause, --resume", "exactly one of"]),
         (
             ("--try", "triplet"),
             ["--try is 'triplet'; allowed: a mapping", "{loss: triplet, margin: 0.1}"],

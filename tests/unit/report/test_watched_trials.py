@@ -70,7 +70,7 @@ def test_range_has_the_rates_at_which_the_target_improves_and_nothing_worsens() 
 @pytest.mark.parametrize(
     ("target", "worse", "reason"),
     [
-        (0.5, 0.5, "PND first rises at learning rate 1e-07, on worse"),
+        (0.5, 0.5, "PND already rises significantly at learning rate 1e-07, on worse"),
         (0.0, 0.0, "the target does not improve"),
     ],
 )

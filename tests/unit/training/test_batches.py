@@ -150,7 +150,7 @@ def test_batches_of_classes_need_two_classes() -> None:
         examples=lambda kind: (np.arange(4)[:, None], None),
         sentences=SimpleNamespace(labels=np.array([0, 0, 0, 1])),
     )
-    with pytest.raises(InputError, match=r"classes .* is 1; allowed .*: 2 or more"):
+    with pytest.raises(InputError, match=r"only 1 of \d classes .*at least 2"):
         ExampleOrder(prepared, "labeled_sentence", seed=0, per_class=4)
 
 
