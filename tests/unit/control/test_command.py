@@ -182,7 +182,7 @@ def test_a_growing_ledger_is_read_line_by_line(run: Folder) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), ["missing", "--pause, --resume, --workers, --stop-trial, --try"]),
+        ((), ["given: none", "--pause, --resume, --workers, --stop-trial, --try"]),
         (("--pause", "--resume"), ["given: --pause, --resume", "exactly one of"]),
         (
             ("--try", "triplet"),
