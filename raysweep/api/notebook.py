@@ -64,7 +64,7 @@ class NotebookDisplay(Display):
                 width=WIDTH,
                 height=HEIGHT,
                 color_system=None,
-                force_jupyter=False,  # otherwise rich itself displays each text in the cell
+                force_jupyter=False,  # otherwise rich itself would also display the output in the cell
                 record=True,
             )
             console.print(

@@ -279,7 +279,7 @@ _HYPERMASK: Mapping[str, Parameter] = {
     "heads": Choice(
         {"shared": Option(), "per_task": Option()},
         "shared",
-        "whether all data sets share one output layer, under their masks, or each has its own",
+        "whether all data sets share one output layer, to which each applies its own mask, or each has its own output layer",
     ),
     "embedding_size": Number(
         24,
