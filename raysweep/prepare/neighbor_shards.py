@@ -228,9 +228,9 @@ class ShardActors:
         """Wait for the shards' workers to start, and return how many have started, at least one.
 
         The wait ends when all have started, or when at least one has and no other has joined for JOIN_SECONDS.
-        ``report`` is called regularly with a message about the missing workers. Before the first worker starts, the
-        message is empty, because the stage may have stalled. When the wait is over, ``report`` is called once more with
-        an empty message.
+        ``report`` is called regularly with a message about the missing workers. Until the first worker starts,
+        the message is empty, so that a stage without workers is detected as stalled. When the wait is over, ``report``
+        is called once more with an empty message.
         """
         import ray
 

@@ -46,7 +46,7 @@ class Ledger:
     unfinished: bytes = b""  # the last line, if a crash truncated it; the next append sets it aside
     failure: str | None = None  # why writing failed; later events are not written
     _log: LineLog | None = field(default=None, repr=False)
-    # The numbers of bytes and events in complete lines, in one tuple so that Ctrl-C cannot make them inconsistent.
+    # The byte and event counts of complete lines, in one tuple so that Ctrl-C cannot leave them inconsistent.
     _end: tuple[int, int] = field(default=(0, 0), repr=False)
 
     def __post_init__(self) -> None:

@@ -48,7 +48,7 @@ def check_trackers(config: TrackersConfig, runs: str) -> None:
     if uri and not SERVER_OR_DATABASE.match(uri) and os.environ.get(FOLDER_VARIABLE) != "true":
         raise InputError(
             f"trackers.mlflow: uri is {uri!r}, a folder, which MLflow rejects; allowed: a server or a database, such as "
-            f"sqlite:///mlflow.db, or {FOLDER_VARIABLE}=true in the environment"
+            f"sqlite:///mlflow.db; to use a folder, set {FOLDER_VARIABLE}=true in the environment"
         )
     if not location.is_uri(runs):
         return

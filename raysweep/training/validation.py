@@ -68,7 +68,7 @@ class ValidationExamples:
         return replace(self, rows=np.searchsorted(queries, pairs), targets=targets)
 
     def interleaved(self, per_class: int, labels: npt.NDArray[np.integer]) -> "ValidationExamples":
-        """Return the examples in the order of :func:`interleave_classes`; ``labels`` (queries,) are those of dev."""
+        """Return the examples in the order of :func:`interleave_classes`; ``labels`` (queries,) belong to dev's queries."""
         order = interleave_classes(labels[self.rows[:, 0]], per_class, np.random.default_rng(0))
         targets = None if self.targets is None else self.targets[order]
         return ValidationExamples(self.rows[order], targets, self.triplets)

@@ -133,7 +133,7 @@ def change(**cells: Any) -> pd.DataFrame:
         (frame(polarity=frame()["polarity"] * 100), "row 1: polarity is 60.0; .*from 0 to 1"),
         (frame(polarity=0.5, similarity=0.2), "no point is above .*P 0.5, S 0.1"),
         (frame().drop(columns=["loss", "margin"]), "no parameter column; .*trial"),
-        (frame(**{"lr.1": 0.5}), "'lr.1' .*; allowed: .*dot"),
+        (frame(**{"lr.1": 0.5}), "'lr.1' .*; required: .*dot"),
     ],
 )
 def test_invalid_rows_are_rejected(rows: pd.DataFrame, message: str) -> None:

@@ -144,7 +144,7 @@ def test_unscorable_tasks_are_rejected(tmp_path: Path) -> None:
         rejection(f"t={good},{other_class}")
         == "t: no row in test has a label that occurs in train; test has 'c'"
     )
-    assert rejection(good, good).startswith("--tasks: 2 tasks are called 'good'; allowed: ")
+    assert rejection(good, good).startswith("--tasks: 2 tasks are called 'good'; required: ")
     (tmp_path / "wrong.csv").write_text("sentence,class\na,b\n")
     assert re.search(
         r"wrong\.csv: .*'text', 'label'.*'score', 'sentence1', 'sentence2'.*the columns are 'sentence', 'class'",
