@@ -72,11 +72,11 @@ def connected(
     if address and address.startswith("ray://"):
         raise InputError(
             f"{key} is {address}, a Ray Client address, so the sweep would end when this terminal closes; "
-            "allowed: auto on a node of the cluster, or a job (ray job submit)"
+            "allowed: auto, on a node of the cluster; from elsewhere, submit a job (ray job submit)"
         )
     if address and resources.num_cpus:
         raise InputError(
-            f"resources.num_cpus is {resources.num_cpus}, but {key} joins an existing cluster; allowed: one of the two"
+            f"resources.num_cpus is {resources.num_cpus}, but {key} joins an existing cluster; set only one of them"
         )
     if address:
         check_cluster_file()
@@ -134,7 +134,7 @@ def _how_to_join(reason: str, key: str) -> str:
 
 
 def _allowed_addresses(key: str) -> str:
-    return f"allowed: HOST:PORT of a running cluster, auto on its nodes, or no {key}, to start Ray on this machine"
+    return f"allowed: HOST:PORT of a running cluster, or auto on its nodes; omit {key} to start Ray on this machine"
 
 
 def _how_to_start(error: Exception) -> str:
@@ -153,9 +153,9 @@ _forks = {"lead_groups": False}
 def _forks_lead_groups() -> Iterator[None]:
     """On Linux, make each process forked within the context lead its own process group.
 
-    ``timeout``, shells and other tools send signals to a whole process group. Without this, Ray's processes would end
-    immediately, and Ray would then end this process before it could report anything. On other systems, Ray relies on the
-    group to end its processes.
+    ``timeout``, shells and other tools send signals to a whole process group. Without this, such a signal would
+    kill Ray's processes immediately, and Ray would then terminate this process before it could report anything. On other
+    systems, Ray needs the group to clean up its processes.
     """
     if sys.platform.startswith("linux"):
         _watch_forks()
@@ -173,10 +173,10 @@ def _watch_forks() -> None:
 
 
 def shut_down() -> None:
-    """Call ``ray.shutdown`` while blocking interruptions, which would make Ray end the whole process.
+    """Call ``ray.shutdown`` with signals blocked, since a signal would make Ray terminate the whole process.
 
-    Before Ray stops its processes, it resets SIGTERM to the default action, so SIGTERM is repeatedly set to
-    be ignored until Ray has shut down.
+    Before Ray stops its processes, it resets SIGTERM to the default action, so this function keeps
+    setting SIGTERM to be ignored until Ray has shut down.
     """
     import ray
 

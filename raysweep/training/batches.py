@@ -110,7 +110,7 @@ class ExampleOrder:
     def _find_distinct(self, count: int) -> list[int]:
         """Return indices into ``remaining``: the first ``count`` examples that share no sentence with each other.
 
-        If there are too few, fill up with the first of the other examples.
+        If there are too few, add the earliest of the remaining examples.
         """
         distinct: list[int] = []
         waiting: list[int] = []
@@ -147,8 +147,8 @@ def interleave_classes(
 ) -> npt.NDArray[np.int64]:
     """Return positions in ``labels`` (examples,), ordered so that every batch has sentences of several classes.
 
-    The examples of each class are shuffled and cut into groups of ``per_class``. In each round, one group of every class
-    that has groups left is appended, in random order. The order ends when only one class has groups left. Groups of one
+    The examples of each class are shuffled and cut into groups of ``per_class``. Each round appends one group from each
+    class that has groups left, in random order. The order ends when only one class has groups left. Groups of one
     example are left out. With groups of two, this is the order of sentence-transformers'
     ``BatchSamplers.GROUP_BY_LABEL``.
     """

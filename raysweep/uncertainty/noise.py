@@ -1,7 +1,7 @@
 """Noise in quantities computed from several points at once, such as a hypervolume: resamples and intervals.
 
 A front's area is a sum of maxima, so noise increases it on average: of two equally good points, the luckier one counts.
-A percentile interval contains this bias twice. Here the bootstrap estimate of the bias is subtracted and also counted
+A percentile interval counts this bias twice. Here the bootstrap estimate of the bias is subtracted and also counted
 as an additional standard error, because the bootstrap captures only part of the bias near ties. Queries and seeds each
 contribute one such error; the errors are independent, so their squares are added. ``benchmarks.calibration`` measures
 the coverage.

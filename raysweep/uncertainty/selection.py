@@ -2,8 +2,8 @@
 
 The effect of selection is measured by cross-validation on dev: queries are split into folds, the front is selected on
 all folds but one, and its members are scored on the held-out fold. The mean difference between the scores on the two
-parts is unbiased for a dev set nine tenths the size (Stone, 1974). The bootstrap estimate of this effect varies less
-but captures only seven tenths of it if points are nearly tied.
+parts is an unbiased estimate for a dev set nine tenths the size (Stone, 1974). The bootstrap estimate of this effect
+varies less but captures only seven tenths of it if points are nearly tied.
 """
 
 from collections.abc import Callable
@@ -28,9 +28,10 @@ Selection = Callable[[Float64Array], list[int]]
 class Drop:
     """The selected points' decrease in mean score from dev to test, and its causes.
 
-    ``selection`` is the part of the dev score that is due to selecting on dev. ``shift`` is the rest: the decrease in
-    the same encoders' scores from new queries like those in dev to the test queries. ``reference`` is the decrease for
-    the reference encoder, which was not selected; it is None if its scores are not stored.
+    ``selection`` is the part of the dev score that is due to selecting on dev. ``shift`` is the rest of
+    the drop: how much lower the same encoders score on the test queries than on new queries like those in dev.
+    ``reference`` is the decrease for the reference encoder, which was not selected; it is None if its scores are not
+    stored.
     """
 
     total: float
