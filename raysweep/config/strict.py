@@ -16,7 +16,7 @@ _BOUNDS = {
 
 
 class StrictModel(BaseModel):
-    """A strict, immutable base model that rejects unknown keys and converts nothing silently except int to float."""
+    """A strict, immutable base model that rejects unknown keys and makes no implicit conversions except int to float."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 

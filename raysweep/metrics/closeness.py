@@ -12,7 +12,7 @@ GEOMETRIES: tuple[Geometry, ...] = get_args(Geometry)
 
 PAIRS_PER_BLOCK = 2**13
 
-# minimum divisor of a cosine, because the product of the lengths is 0 for a zero vector
+# lower bound on a cosine's denominator, the product of the lengths, which is 0 for a zero vector
 _SMALLEST = np.finfo(np.float64).tiny
 
 

@@ -2,8 +2,8 @@
 
 A file has a row for each operating point at each rung, a column for each parameter, and the columns in COLUMNS.
 ``polarity`` is in [0, 1], ``similarity`` is in [-1, 1], and ``seconds`` is the time since the trial started. Rows of
-kind ``reference`` contain the reference encoder's scores and have no trial. In .csv files, only an empty cell is a
-missing value: ``NA`` and ``None`` are ordinary words.
+kind ``reference`` contain the reference encoder's scores and have no trial. In .csv files, only an empty cell counts
+as missing; ``NA`` and ``None`` are ordinary strings.
 """
 
 import math
@@ -89,14 +89,14 @@ def _recorded_sweep(frame: "pd.DataFrame", where: Mapping[str, str]) -> Recorded
     is_reference = frame["kind"] == "reference"
     points = frame[~is_reference]
     if points.empty:
-        raise InputError("every row has kind 'reference'; required: rows for trials")
+        raise InputError("every row has kind 'reference'; required: at least one row of a trial")
     for column in ("examples_seen", "seconds"):
         numbers = number_column(points, column)
         points = points.assign(**{column: numbers})
     budgets = points["examples_seen"]
     reject_cells(points["trial"], points["trial"].isna(), "the trial's number")
     reject_cells(budgets, (budgets % 1 != 0) | (budgets < 1), "whole numbers above 0")
-    reject_cells(points["seconds"], points["seconds"] < 0, "numbers of at least 0")
+    reject_cells(points["seconds"], points["seconds"] < 0, "nonnegative numbers")
     reject_cells(points["polarity"], ~points["polarity"].between(0, 1), "numbers from 0 to 1")
     reject_cells(points["similarity"], ~points["similarity"].between(-1, 1), "numbers from -1 to 1")
     trials = _trials(points, _configurations(points))
@@ -159,7 +159,7 @@ def _configurations(points: "pd.DataFrame") -> "pd.DataFrame":
     for parameter in parameters:
         cells = configurations[parameter]
         is_scalar = cells.map(_is_scalar).astype(bool)
-        reject_cells(cells, ~is_scalar, "numbers, words, true and false")
+        reject_cells(cells, ~is_scalar, "numbers, strings, true and false")
     keys = configurations.apply(tuple, axis=1)
     keys_of_trial = keys.groupby(points["trial"])
     first_keys = keys_of_trial.transform("first")

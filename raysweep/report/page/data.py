@@ -22,7 +22,7 @@ COSINE_STEPS = 1000  # cosines are stored in multiples of 1/1000
 
 
 def page_data(summary: Summary, readings: Readings | None) -> Json:
-    """Return the page's data. Scores are x100, and control characters in user texts are escaped."""
+    """Return the page's data. Scores are multiplied by 100, and control characters in the user's text are escaped."""
     results = summary.results
     info = results.info
     keys = score_keys(summary)
@@ -119,7 +119,7 @@ class _Sentences:
 
 
 def _leading_queries(readings: Readings, points: Iterable[PointName]) -> list[int]:
-    """Return the leading queries, at least one, whose sentences fit the page's size limit."""
+    """Return as many leading queries, but at least one, as fit within the page's size limit for sentences."""
     retrievals = [readings.retrieved[point] for point in points]
     embedded: set[int] = set()
     total = 0
