@@ -63,7 +63,7 @@ FAILED = Ending("failed", "an unexpected error")
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """A run and its ending; the run can be reported in any case."""
+    """A run and how it ended; a report can be written for any ending."""
 
     run: Folder
     ending: Ending
@@ -412,7 +412,7 @@ def ending_of(sweep: Sweep) -> Ending:
 
 
 def _finish(sweep: Sweep, session: Session | None, ending: Ending) -> None:
-    """Record how the sweep ended, since it would otherwise look killed, and print its costs."""
+    """Record how the sweep ended, without which it would count as killed, and print its costs."""
     with contextlib.suppress(KeyboardInterrupt):  # the report copes with missing files
         if session is not None and sweep.ledger.failure is None:
             keep_readings(session, sweep)
