@@ -19,7 +19,7 @@ MAX_TEMPERATURE = 20.0
 """Maximum temperature, returned if the head is worse than random, for example if it misclassifies most sentences."""
 
 NUM_BINS = 15
-"""Number of bins of the expected calibration error."""
+"""Number of bins used for the expected calibration error."""
 
 _EXACT = 1e-10  # tolerance for 1 / T
 
