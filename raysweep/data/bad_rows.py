@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from raysweep.errors import InputError
+from raysweep.output import counted
 
 MAX_SHOWN = 5  # maximum number of row numbers in a message
 
@@ -40,5 +41,4 @@ def shown(count: int, rows: list[int]) -> str:
     """Return the number of bad rows and the first few row numbers as text, such as ``3 rows (1, 4, 7)``."""
     numbers = ", ".join(map(str, rows))
     more = ", ..." if count > len(rows) else ""
-    plural = "s" if count > 1 else ""
-    return f"{count:,} row{plural} ({numbers}{more})"
+    return f"{counted(count, 'row')} ({numbers}{more})"

@@ -31,6 +31,7 @@ from raysweep.data.source_files import (
     stored,
 )
 from raysweep.errors import InputError
+from raysweep.output import counted
 
 BLOCK_ROWS = 8192
 BLOCK_CHARACTERS = 2**26  # a block with more characters ends early
@@ -199,8 +200,9 @@ def _read_csv(
                     problem = "repeats the header, as in concatenated files; remove it, or pass a list of files"
                 elif len(record) != len(header):
                     hint = "; is a quote left open?" if "\n" in "".join(record) else ""
-                    plural = "" if len(record) == 1 else "s"
-                    problem = f"has {len(record)} field{plural}; the header has {len(header)}{hint}"
+                    problem = (
+                        f"has {counted(len(record), 'field')}; the header has {len(header)}{hint}"
+                    )
                 elif suffix == ".tsv" and any(map(_SEPARATORS.search, record)):
                     problem = (
                         "has a line break or a tab inside quotes, probably because the file does not use quoting and a text "

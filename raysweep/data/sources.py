@@ -42,6 +42,7 @@ from raysweep.data.source_files import (
     without_options,
 )
 from raysweep.errors import InputError
+from raysweep.output import counted
 from raysweep.storage import location
 from raysweep.storage.bucket import StorageError
 from raysweep.storage.folder import open_folder
@@ -490,10 +491,9 @@ def describe_merged_labels(labels: Iterable[tuple[str, str]]) -> str:
     num_spellings = sum(len(spellings[label]) for label in merged)
     names = ", ".join(map(repr, merged[:MAX_SHOWN]))
     more = ", ..." if len(merged) > MAX_SHOWN else ""
-    plural = "s" if len(merged) > 1 else ""
     return (
-        f"labels: merged {num_spellings} spellings into {len(merged)} label{plural} ({names}{more}); the spellings differ "
-        "only in Unicode form, surrounding spaces, or how a number or boolean is written"
+        f"labels: merged {num_spellings} spellings into {counted(len(merged), 'label')} ({names}{more}); the spellings "
+        "differ only in Unicode form, surrounding spaces, or how a number or boolean is written"
     )
 
 

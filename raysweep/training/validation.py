@@ -11,6 +11,7 @@ from raysweep.data import dev_examples
 from raysweep.data.prepared import Prepared
 from raysweep.data.relation_examples import RelationExamples
 from raysweep.data.relations import GroupedPairs
+from raysweep.output import counted
 from raysweep.training.batches import interleave_classes
 
 
@@ -114,6 +115,6 @@ class IdleRule:
         if self.idle < self.rungs:
             return None
         return (
-            f"idle for {self.idle} rung{'s' if self.idle > 1 else ''}: the validation loss ({loss:.4g}) and the number of "
+            f"idle for {counted(self.idle, 'rung')}: the validation loss ({loss:.4g}) and the number of "
             f"errors ({errors}) are not both below those of the last rung that improved"
         )
