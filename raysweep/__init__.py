@@ -1,7 +1,7 @@
-"""Ray sweeps for fine-tuning sentence embeddings that reflect both class and meaning.
+"""Hyperparameter sweeps on Ray for fine-tuning sentence embeddings.
 
-``raysweep.__all__`` is the public API. Each name is imported on first use, so ``import raysweep`` is fast. The
-subpackages are implementation details; the documentation describes them on its architecture page.
+``raysweep.__all__`` is the public API; subpackages are implementation details. Names are imported
+on first use to keep ``import raysweep`` fast.
 """
 
 from importlib import import_module

@@ -1,8 +1,4 @@
-"""Shared exceptions.
-
-The user can fix the cause of an :class:`InputError`, so the command exits with code 2 and one clear message instead of
-a traceback.
-"""
+"""Exceptions, and functions for error messages."""
 
 import difflib
 import itertools
@@ -10,26 +6,28 @@ from collections.abc import Iterable, Mapping
 
 
 class InputError(ValueError):
-    """Bad input. The message names the file, row or key, the offending value and the allowed values."""
+    """An error that the user can fix. The command exits with code 2 and prints the message without a traceback.
+
+    The message names the file, row or key, the invalid value and the allowed values.
+    """
 
 
 class TemporaryError(InputError):
-    """A failure not caused by the input, such as a full disk; the command exits with code 75 and can be repeated."""
+    """A temporary failure, such as a full disk. The command exits with code 75 and can be run again."""
 
 
 class DamagedError(InputError):
-    """A stored file is unreadable, but its run can be shown without it."""
+    """A file in a run is damaged, but the run can be shown without it."""
 
 
 class ReplayError(Exception):
-    """A ledger contains trials that the current sampler would not propose."""
+    """The trials in a ledger differ from those that the sampler proposes."""
 
 
 def exception_line(traceback: str) -> str:
-    """Return the exception from a traceback's text, with the first line of its message.
+    """Return the exception and the first line of its message from a traceback.
 
-    Later lines are omitted because they may only give advice, as in CUDA errors. If the text has no frames, return its
-    last line.
+    Later lines, such as the advice in CUDA errors, are omitted. If the traceback has no frames, return its last line.
     """
     lines = traceback.rstrip().splitlines() or [""]
     frame_lines = [index for index, line in enumerate(lines) if line.startswith("  File ")]
@@ -48,9 +46,9 @@ def exception_line(traceback: str) -> str:
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return the name most similar to ``name`` as a suggestion in parentheses, or an empty string if none is similar.
+    """Suggest the most similar name in parentheses, or return an empty string if no name is similar.
 
-    If ``names`` is a mapping, suggest the value of the most similar key.
+    If ``names`` is a mapping, the suggestion is the value of the most similar key.
     """
     close = difflib.get_close_matches(name, names, n=1)
     if not close:

@@ -1,4 +1,4 @@
-"""Tables, JSON, counts and escaped text for terminals, Markdown, HTML and CSV."""
+"""Output formatting and escaping for terminals, Markdown, HTML, CSV and JSON."""
 
 import csv
 import html
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 ABSENT = "–"  # noqa: RUF001 (an en dash reads as an empty cell)
 
-# Control characters other than tabs and newlines are shown as Unicode control pictures. The replacement character
-# is shown for control characters without a picture, line separators, direction overrides (which reorder the displayed
+# Control characters other than tabs and newlines are replaced by Unicode control pictures. Other unsafe characters are
+# replaced by the replacement character: C1 controls, line separators, direction overrides (which reorder the displayed
 # text) and unpaired surrogates (which cannot be encoded).
 _CONTROL_PICTURES = {
     code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n\r"
@@ -33,7 +33,7 @@ _ESCAPED = {
 
 @dataclass(frozen=True)
 class TextTable:
-    """Rows of cells under ``columns``; the columns named in ``text`` contain words, all others numbers."""
+    """A table of formatted cells; ``text`` names the columns that contain text instead of numbers."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -45,9 +45,9 @@ class TextTable:
 def print_table(
     table: TextTable, *narrower: TextTable, console: "rich.console.Console | None" = None
 ) -> None:
-    """Print the first table that fits the terminal, or the last one if none does.
+    """Print the first table that fits the terminal, or the last one with wrapped cells.
 
-    If the last table does not fit, the terminal wraps its words. Redirected output is as wide as the table.
+    Redirected output is not wrapped.
     """
     from rich.console import Console
     from rich.measure import Measurement
@@ -110,7 +110,7 @@ def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def json_text(value: object) -> str:
-    """Return a value as a JSON document that both people and programs can read."""
+    """Return a value as indented JSON."""
     return json.dumps(value, indent=2)
 
 
@@ -120,7 +120,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def escape_controls(text: str) -> str:
-    """Replace control characters, which terminals and browsers interpret; keep tabs and newlines."""
+    """Replace control characters other than tabs and newlines."""
     return text.translate(_ESCAPED)
 
 
@@ -135,9 +135,9 @@ def escape_html(text: str) -> str:
 
 
 def escape_markdown(text: str) -> str:
-    """Escape text for Markdown, on one line and without column separators."""
+    """Escape text for one line of Markdown, such as a table cell."""
     for character in "\\`*[]<>|":
         text = text.replace(character, "\\" + character)
-    # an underscore within a word is not markup
+    # underscores within words are not markup
     text = re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\_", text)
     return escape_line(text)

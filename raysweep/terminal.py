@@ -1,4 +1,4 @@
-"""Terminal output of running commands, and a log file for the output of libraries."""
+"""Terminal output of commands, and the log file for library output."""
 
 import abc
 import contextlib
@@ -29,9 +29,9 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 
 @dataclass(frozen=True)
 class Verbosity:
-    """The amount of output: only warnings if ``is_quiet``, also the log if ``is_verbose``.
+    """Output options: ``is_quiet`` shows only warnings, and ``is_verbose`` also shows the log.
 
-    ``log_level`` is one of LOG_LEVELS, for the loggers of libraries; None keeps the libraries' own levels.
+    ``log_level`` is one of LOG_LEVELS and applies to library loggers; None keeps their own levels.
     """
 
     is_quiet: bool = False
@@ -40,14 +40,11 @@ class Verbosity:
 
 
 Advance = Callable[[int, int, str], None]
-"""Callback for the progress of a counted task: completed rows, total rows (0 if unknown), and the unit of a row."""
+"""Progress callback. Its arguments are the completed count, the total (0 if unknown) and the unit, such as "rows"."""
 
 
 class Display(abc.ABC):
-    """Output for the person who started the work: permanent lines and a changing status.
-
-    Subclasses decide where the output goes, such as to a callback in scripts and notebooks.
-    """
+    """Interface for user-facing output: permanent lines, and a status that changes."""
 
     @abc.abstractmethod
     def line(self, text: str) -> None:
@@ -59,8 +56,8 @@ class Display(abc.ABC):
 
         Args:
             text: The state in one line.
-            fraction: The completed share, in [0, 1].
-            view: The state for a terminal, in several lines; a bar and the text if not given.
+            fraction: The completed fraction, in [0, 1].
+            view: A multi-line view of the state for terminals. The default is a progress bar with ``text``.
         """
 
     def warn(self, text: str) -> None:
@@ -68,12 +65,12 @@ class Display(abc.ABC):
 
     @contextlib.contextmanager
     def live(self) -> Iterator[None]:
-        """Reserve space for frequent :meth:`status` calls in this context, if the display needs it."""
+        """Reserve screen space for :meth:`status` within the context, if the display needs it."""
         yield
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[Advance]:
-        """Yield a function that shows a counted task's progress."""
+        """Yield a callback that shows the progress of a stage."""
         clock = _StageClock(name)
 
         def advance(done: int, total: int, unit: str) -> None:
@@ -94,7 +91,7 @@ class SilentDisplay(Display):
 
 
 class QuietDisplay(SilentDisplay):
-    """A display that passes only warnings to another display."""
+    """A display that forwards only warnings to another display."""
 
     def __init__(self, display: Display) -> None:
         self._display = display
@@ -104,17 +101,17 @@ class QuietDisplay(SilentDisplay):
 
 
 class _StageClock:
-    """Progress text for a counted task: rows, pace and remaining time."""
+    """Formatter for the progress, rate and remaining time of a stage."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.began = time.monotonic()
         self.first_done = 0
-        # when the first rows were completed; the pace excludes start-up
+        # time of the first completed rows; the rate excludes start-up
         self.first_at: float | None = None
 
     def text(self, done: int, total: int, unit: str) -> str:
-        """Return the text for these :data:`Advance` arguments, with the remaining time once the pace is known."""
+        """Return the progress text, or only the elapsed time if the total or the rate is unknown."""
         now = time.monotonic()
         if done and self.first_at is None:
             self.first_done, self.first_at = done, now
@@ -132,14 +129,14 @@ class _StageClock:
 
 
 class _LastingConsole(Console):
-    """A console that survives a closed pipe, as after `| head`; rich would exit the process."""
+    """A console that stops printing when its pipe is closed. By default, rich exits the process."""
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
 
 
 class ConsoleDisplay(Display):
-    """A display on a rich console; commands open it on standard error to keep standard output for results.
+    """A display on a rich console.
 
     On a terminal, the status is updated in place at the bottom. Elsewhere, such as in a log file, it is printed as a
     line at most every ``seconds_between_lines`` seconds.
@@ -154,7 +151,7 @@ class ConsoleDisplay(Display):
         self._last_line_at = 0.0  # monotonic clock
 
     def line(self, text: str) -> None:
-        # Redirected output may hit a full disk. Continue without the line, since the ledger has the essential data.
+        # Redirected output fails on a full disk. The ledger still has the essential data.
         with contextlib.suppress(OSError):
             self.console.print(text, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
@@ -169,13 +166,13 @@ class ConsoleDisplay(Display):
             self.line(text)
 
     def log_line(self, text: str) -> None:
-        """Show a line of the log, with the colors that libraries gave it."""
+        """Show a line of the log with its ANSI colors."""
         with contextlib.suppress(OSError):
             self.console.print(Text.from_ansi(text, style="dim"), soft_wrap=True)
 
     @contextlib.contextmanager
     def live(self) -> Iterator[None]:
-        """Reserve the bottom of the terminal for :meth:`status` in this context."""
+        """Reserve the bottom of the terminal for :meth:`status` within the context."""
         self._last_line_at = time.monotonic()
         if not self.console.is_terminal:
             yield
@@ -220,7 +217,7 @@ class Log:
         os.close(file)
 
     def move(self, path: Path) -> None:
-        """Copy the existing output to the file ``path``, and continue logging there."""
+        """Move the log to the file ``path`` and continue logging there."""
         _flush()
         shutil.copyfile(self.path, path)
         self._point_at(path)
@@ -236,7 +233,7 @@ class Log:
 
 @contextlib.contextmanager
 def _followed(log: Log, display: ConsoleDisplay) -> Iterator[None]:
-    """Show new lines of the log in this context."""
+    """Show new lines of the log within the context."""
     num_bytes = 0
 
     def show_new_lines() -> None:
@@ -260,7 +257,7 @@ def _followed(log: Log, display: ConsoleDisplay) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _logging_at(level: str | None) -> Iterator[None]:
-    """Write the records of Python's loggers at or above this level to standard error in this context."""
+    """Apply :func:`set_log_level` within the context, unless ``level`` is None."""
     if level is None:
         yield
         return
@@ -275,7 +272,7 @@ def _logging_at(level: str | None) -> Iterator[None]:
 
 
 def set_log_level(level: str) -> None:
-    """Write the records of Python's loggers at or above this level to standard error, and nowhere else."""
+    """Log all records at or above this level to standard error, replacing other handlers."""
     logging.basicConfig(
         level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
     )
@@ -303,10 +300,10 @@ def _open_closed_streams() -> None:
 
 @contextlib.contextmanager
 def quiet(verbosity: Verbosity = Verbosity()) -> Iterator[tuple[Display, Log]]:
-    """Redirect library output to a log file, and yield a Display on the real standard error together with the Log.
+    """Redirect library output to a log file. Yield a display on the original standard error, and the log.
 
-    The log file is temporary unless it is moved. File descriptors are redirected, not just ``sys.stderr``, because Ray
-    and tokenizers also print from C++ and Rust.
+    The log file is deleted on exit unless :meth:`Log.move` was called. File descriptors are redirected, not just
+    ``sys.stderr``, because Ray and tokenizers also print from C++ and Rust.
     """
     _open_closed_streams()
     stdout, stderr = os.dup(1), os.dup(2)
@@ -334,7 +331,7 @@ def quiet(verbosity: Verbosity = Verbosity()) -> Iterator[tuple[Display, Log]]:
 
 @contextlib.contextmanager
 def repeating(action: Callable[[], None], seconds: float) -> Iterator[None]:
-    """Call ``action`` every few seconds within the context, in another thread."""
+    """Call ``action`` in another thread every ``seconds`` seconds within the context."""
     has_ended = threading.Event()
 
     def run() -> None:
@@ -351,16 +348,15 @@ def repeating(action: Callable[[], None], seconds: float) -> Iterator[None]:
 
 
 def in_main_thread() -> bool:
-    """Return whether this is the main thread, the only one that receives signals and can set signal handlers."""
+    """Return whether this is the main thread, which is the only one that can set signal handlers."""
     return threading.current_thread() is threading.main_thread()
 
 
 @contextlib.contextmanager
 def undisturbed(when: bool = True) -> Iterator[None]:
-    """Ignore Ctrl-C and SIGTERM in this context, for short work that must not be interrupted.
+    """Ignore Ctrl-C and SIGTERM within the context.
 
-    This has no effect if ``when`` is false or outside the main thread, since only the main thread can set signal
-    handlers.
+    This has no effect outside the main thread or if ``when`` is false.
     """
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = (
@@ -376,14 +372,12 @@ def undisturbed(when: bool = True) -> Iterator[None]:
 
 
 class _Interruption:
-    """Flags for interruptions: whether they are deferred, and whether one is pending."""
-
     is_deferred = False
     is_pending = False
 
 
 def interrupt() -> None:
-    """Raise KeyboardInterrupt from a signal handler; within :func:`uninterrupted`, raise it when the context ends."""
+    """Raise KeyboardInterrupt; within :func:`uninterrupted`, it is raised when the context ends."""
     if not _Interruption.is_deferred:
         raise KeyboardInterrupt
     _Interruption.is_pending = True
@@ -391,7 +385,7 @@ def interrupt() -> None:
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Defer :func:`interrupt` in this context, for short atomic work, such as logging and counting a rung."""
+    """Defer :func:`interrupt` until the context ends, to keep short operations atomic."""
     is_nested = _Interruption.is_deferred
     _Interruption.is_deferred = True
     try:
@@ -405,7 +399,7 @@ def uninterrupted() -> Iterator[None]:
 
 @contextlib.contextmanager
 def termination_kept() -> Iterator[None]:
-    """Restore the SIGTERM handler on exit, since ``ray.init`` installs one that exits the process at once."""
+    """Restore the SIGTERM handler on exit, because ``ray.init`` replaces it."""
     if not in_main_thread():
         yield
         return
@@ -419,7 +413,7 @@ def termination_kept() -> Iterator[None]:
 def disable_telemetry() -> None:
     """Disable library telemetry unless the environment enables it.
 
-    Call this before importing the libraries, since they read the environment on import.
+    Call this before importing the libraries, because they read the environment on import.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
@@ -428,7 +422,7 @@ def disable_telemetry() -> None:
 
 @contextlib.contextmanager
 def working(verbosity: Verbosity = Verbosity()) -> Iterator[tuple[Display, Log]]:
-    """Run a command's work under :func:`quiet`; after Ctrl-C, exit with the code that shells expect."""
+    """Run a command within :func:`quiet`. On Ctrl-C, exit with status 130."""
     disable_telemetry()
     try:
         with quiet(verbosity) as opened:

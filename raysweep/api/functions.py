@@ -1,4 +1,4 @@
-"""The functions of the public API, in the order in which a sweep uses them."""
+"""The functions of the public API."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,19 +32,19 @@ Run = str | Path | RunResults
 """A run, or its folder or URI."""
 
 Overrides = Mapping[str, Any] | Iterable[tuple[str, Any]]
-"""Values keyed by dotted key path. Strings are parsed as YAML, as on the command line; other values are used as is."""
+"""Values by dotted key, such as ``budget.trials``. Strings are parsed as YAML."""
 
 
 def load_sweep(space: str | Path, overrides: Overrides = ()) -> LoadedSweep:
-    """Load a sweep from a shipped space, such as ``"demo"``, or from a YAML file, with overrides.
+    """Load a sweep from a YAML file, or from a shipped space such as ``"demo"``.
 
-    Only the file is read. The result's ``config`` is the complete configuration, and its ``space`` is the search space.
+    Data and models are not accessed. The result has the complete ``config`` and the search ``space``.
 
     Raises:
-        InputError: If a value is invalid. The message names the file, the line or key, the value and the allowed values.
+        InputError: If a value is invalid.
     """
     loaded = load.load(load.find_space(str(space)), _as_texts(overrides))
-    if loaded.config.sampler not in SAMPLERS:  # only then, since importing Optuna is slow
+    if loaded.config.sampler not in SAMPLERS:  # the check imports Optuna, which is slow
         from raysweep.search.proposer import check_sampler
 
         check_sampler(loaded)
@@ -54,15 +54,15 @@ def load_sweep(space: str | Path, overrides: Overrides = ()) -> LoadedSweep:
 def prepare_sweep(
     sweep: LoadedSweep, *, in_process: bool = False, on_progress: "OnProgress | None" = None
 ) -> "Prepared":
-    """Build the artifacts that the sweep's trials read, or find existing ones.
+    """Build the artifacts that the sweep's trials need, or reuse existing ones.
 
-    The artifacts are sentences, tokens, reference embeddings, neighbors and examples, stored in ``storage.artifacts``.
+    The artifacts are sentences, tokens, reference embeddings, neighbors and examples. They are
+    stored in ``storage.artifacts``.
 
     Args:
         sweep: The sweep to prepare.
-        in_process: Whether to run in this process without Ray, with the same result; ``on_progress`` then receives only
-            warnings. By default, Ray Data distributes the work over the cluster named in ``resources``, or over a local
-            cluster.
+        in_process: Whether to run in this process instead of on Ray. ``on_progress`` then receives
+            only warnings.
         on_progress: A callback, as in :func:`run_sweep`.
 
     Raises:
@@ -88,19 +88,18 @@ def run_sweep(
     warm_start: Iterable[str | Path] = (),
     on_progress: "OnProgress | None" = None,
 ) -> RunResults:
-    """Run a complete sweep: prepare, search, and score the front on test. The results are stored in ``storage.runs``.
+    """Run a complete sweep: prepare, search, and score the front on test.
 
-    A KeyboardInterrupt ends the search. The results then contain the finished rungs, and
-    :func:`resume_run` continues the run. If too many trials fail, the results' ``status`` is
-    ``failed``.
+    The run is stored in ``storage.runs``. A KeyboardInterrupt ends the search; :func:`resume_run`
+    continues it. If too many trials fail, the ``status`` of the results is ``failed``.
 
     Args:
         sweep: The sweep to run.
-        warm_start: Folders or URIs of older runs that the sampler learns from; their data or models
-            may differ.
+        warm_start: Folders or URIs of older runs that the sampler learns from. They may use other
+            data or models.
         on_progress: A callback, such as ``print``, that receives a :class:`raysweep.Progress` for
-            each event, such as the end of a rung, and for each warning. Without one, notebooks show
-            the last events and the state of the search below the cell, and scripts show nothing.
+            each event and warning. By default, notebooks display the progress below the cell, and
+            scripts show nothing.
 
     Raises:
         InputError: If the sweep's file, data or encoder is invalid.
@@ -121,18 +120,19 @@ def resume_run(
     take_over: bool = False,
     on_progress: "OnProgress | None" = None,
 ) -> RunResults:
-    """Resume a run that was interrupted or killed, or that reached its budget, with permitted changes.
+    """Resume a run that was interrupted or killed, or extend a finished one.
 
     Args:
         folder: The folder or URI of the run.
-        overrides: A larger budget, more replicates or a space that only extends the old one, such as
-            ``{"budget.trials": 40}``.
-        take_over: Whether to take over a run in an object store from the process that drives it, which then stops.
+        overrides: Changed settings, such as ``{"budget.trials": 40}``. The budget and the number of
+            replicates can be increased, and the space can be extended.
+        take_over: Whether to take over a run in an object store from another process that is still
+            driving it. The other process then stops.
         on_progress: A callback, as in :func:`run_sweep`.
 
     Raises:
-        InputError: If the folder does not contain a run, if the run's data or encoder has changed, if another process
-            drives the run, or if an override is not permitted.
+        InputError: If the folder does not contain a run, if the run's data or encoder has changed,
+            if another process is driving the run, or if an override is not allowed.
     """
     from raysweep.api.notebook import make_display
     from raysweep.controller.resume import load_resumed
@@ -145,9 +145,9 @@ def resume_run(
 
 
 def load_run(folder: str | Path) -> RunResults:
-    """Return the results of the run in a folder or at a URI, finished or not.
+    """Load the results of a run, finished or not.
 
-    The results are a snapshot: to include the later rungs of a running sweep, load the run again.
+    The results are a snapshot. To see later rungs of a running sweep, load the run again.
 
     Raises:
         InputError: If the folder does not contain a run.
@@ -158,13 +158,13 @@ def load_run(folder: str | Path) -> RunResults:
 def control_run(
     run: Run, action: str, value: int | Mapping[str, Any] | None = None, *, wait: float = 30
 ) -> str:
-    """Send a request to the driver of a running sweep, like ``raysweep control``, and return the driver's response.
+    """Send a request to a running sweep's driver, like ``raysweep control``, and return its response.
 
     Args:
         run: The run, or its folder or URI.
-        action: ``pause`` or ``resume``; ``workers``, to run at most ``value`` trials at a time;
-            ``stop-trial``, to stop trial number ``value`` for good; or ``try``, to try the
-            configuration ``value`` next.
+        action: ``pause``, ``resume``, ``workers`` (run at most ``value`` trials at a time),
+            ``stop-trial`` (stop trial ``value`` permanently) or ``try`` (try the configuration
+            ``value`` next).
         value: The action's value, if it has one.
         wait: How long to wait for a response, in seconds.
 
@@ -180,14 +180,14 @@ def control_run(
 
 
 def compare_runs(runs: Iterable[Run]) -> "RunComparison":
-    """Compare each run with the first one on the same data, like ``raysweep compare``.
+    """Compare each run with the first one, like ``raysweep compare``.
 
     Args:
         runs: Two or more runs, or their folders or URIs.
 
     Raises:
-        InputError: If the runs are not comparable, for example because their data differ, or if
-            none has a front.
+        InputError: If the runs are not comparable, for example because they use different data, or
+            if none has a front.
     """
     from raysweep.api.run_comparison import RunComparison
     from raysweep.report.side_by_side import compare_runs, read_sides
@@ -218,22 +218,21 @@ def evaluate_model(  # noqa: PLR0913 (the options of the command)
         train: Labeled sentences from which the retrieval pool is sampled.
         test: Labeled sentences; each row is a query.
         reference: The encoder that defines similarity; the model itself if not given.
-        k: The number of retrieved sentences per query, or several numbers to evaluate.
+        k: The number of sentences to retrieve per query, or a list of such numbers.
         rank_weights: ``uniform``, ``linear`` or a list of both.
         num_pool: The pool size; min(train, 5 * queries) if not given.
         pool_seed: The seed for sampling the pool.
         text_column: The column with the sentences.
         label_column: The column with the labels.
-        prompt: Text added before every sentence, or a mapping with separate texts for ``query`` and
+        prompt: Text added before every sentence, or a mapping with the texts for ``query`` and
             ``document``; each model's default if not given.
         precision: The precision of the scored encoder; ``bf16`` uses autocast.
         on_progress: A callback, as in :func:`run_sweep`.
 
     Returns:
-        A row for each k and kind of rank weights, with the columns ``k``, ``rank_weights``,
-        ``polarity_mean``, ``polarity_std``, ``similarity_mean``, ``similarity_std`` and
-        ``accuracy``. As in the command's output, and unlike in runs' data frames, the scores are
-        x100.
+        A row for each combination of ``k`` and ``rank_weights``, with the columns ``k``,
+        ``rank_weights``, ``polarity_mean``, ``polarity_std``, ``similarity_mean``,
+        ``similarity_std`` and ``accuracy``. Scores are x100.
 
     Raises:
         InputError: If a file, a column, an encoder or a setting is invalid.
@@ -279,19 +278,18 @@ def export_point(  # noqa: PLR0913 (the options of the command)
             :attr:`RunResults.front`.
         where: Conditions such as ``"encoders = 1"`` or ``"width <= 384"``, as in ``raysweep show``.
             ``knee`` and ``best`` are chosen among the points that meet them.
-        push: A repository ``OWNER/NAME`` on the hub, created if necessary, to which the model is
-            also uploaded.
+        push: A repository ``OWNER/NAME`` on the hub to upload the model to. It is created if it
+            does not exist.
         private: Whether a newly created repository is private.
-        adapter: Whether to write only the point's LoRA adapter, which is loaded onto the base
-            model, instead of an encoder with the adapter merged into its weights.
+        adapter: Whether to write only the LoRA adapter instead of merging it into the base model.
         data_set: For runs over ``data.sequence``, the name of the data set that the model is for.
 
     Returns:
-        A sentence that describes what was written.
+        A description of the exported point.
 
     Raises:
-        InputError: If the point does not exist, ``to`` exists or the weights are missing. Also
-            raised, after the folder has been written, if the hub cannot be reached or rejects the upload.
+        InputError: If the point does not exist, ``to`` exists, the weights are missing, or the
+            upload fails. If only the upload fails, the folder has already been written.
     """
     from raysweep.export import hub
     from raysweep.export.export import export
@@ -311,7 +309,7 @@ def export_point(  # noqa: PLR0913 (the options of the command)
 
 
 def open_prepared(path: str | Path) -> "Prepared":
-    """Open the output of ``raysweep prepare`` at the path that the command prints.
+    """Open the artifacts at the path that ``raysweep prepare`` prints.
 
     Raises:
         InputError: If the file or an artifact is missing.
@@ -322,16 +320,16 @@ def open_prepared(path: str | Path) -> "Prepared":
 
 
 def trial_config(**parameters: Any) -> TrialConfig:
-    """Return a trial's configuration, with defaults for omitted parameters, including those of the loss.
+    """Return a trial's configuration, with defaults for omitted parameters.
 
     Raises:
-        InputError: If a value is invalid. The message names the parameter, its value and the allowed values.
+        InputError: If a value is invalid.
     """
     return validated_trial_config(parameters)
 
 
 def _encoder(argument: str, **values: Any) -> EncoderConfig:
-    """Return the settings of an encoder passed as ``argument``. Raise InputError if a setting is invalid."""
+    """Validate an encoder's settings; ``argument`` is its name in error messages."""
     try:
         return EncoderConfig.model_validate(values)
     except ValidationError as error:
@@ -354,7 +352,7 @@ def _folder(place: Run) -> Folder:
 
 
 def _as_texts(overrides: Overrides) -> list[tuple[str, str]]:
-    """Return each value as the YAML text of a command-line override, which may be JSON because JSON is valid YAML."""
+    """Convert the values to YAML text; values other than strings become JSON, which is valid YAML."""
     pairs = overrides.items() if isinstance(overrides, Mapping) else overrides
     texts = []
     for key, value in pairs:

@@ -1,4 +1,4 @@
-"""A compact display of long-running work in Jupyter notebooks."""
+"""A progress display for Jupyter notebooks."""
 
 import contextlib
 import html
@@ -15,21 +15,20 @@ from raysweep.api.progress import CallbackDisplay, OnProgress
 from raysweep.output import escape_controls
 from raysweep.terminal import Display
 
-MAX_LINES = 5  # maximum number of events shown; older ones are dropped
+MAX_LINES = 5  # only the latest events are shown
 WIDTH = 100
 HEIGHT = 16  # lines for the status
 SECONDS_BETWEEN_STATUSES = 1.0
 
 
 def is_in_notebook() -> bool:
-    """Return whether this code runs in a notebook, where the IPython shell has a kernel."""
     module = sys.modules.get("IPython")
     shell = None if module is None else module.get_ipython()
-    return hasattr(shell, "kernel")
+    return hasattr(shell, "kernel")  # IPython in a terminal has no kernel
 
 
 def make_display(on_progress: OnProgress | None) -> Display:
-    """Return a display for the callback; without a callback, a notebook display, or a silent one in scripts."""
+    """Return a display that calls ``on_progress`` or, if it is None, the default display."""
     return (
         NotebookDisplay()
         if on_progress is None and is_in_notebook()
@@ -38,7 +37,7 @@ def make_display(on_progress: OnProgress | None) -> Display:
 
 
 class NotebookDisplay(Display):
-    """A display in a cell's output: warnings, the last events and the status, updated in place."""
+    """A display of warnings, recent events and the status in the output of a notebook cell."""
 
     def __init__(self) -> None:
         self._warnings: list[str] = []
@@ -64,7 +63,7 @@ class NotebookDisplay(Display):
                 width=WIDTH,
                 height=HEIGHT,
                 color_system=None,
-                force_jupyter=False,  # otherwise rich itself would also display the output in the cell
+                force_jupyter=False,  # keep rich from displaying the output a second time
                 record=True,
             )
             console.print(
@@ -75,7 +74,7 @@ class NotebookDisplay(Display):
 
     @contextlib.contextmanager
     def live(self) -> Iterator[None]:
-        """Remove the status when the context exits, because nothing will update it."""
+        """Remove the status when the context exits."""
         try:
             yield
         finally:

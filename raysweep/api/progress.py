@@ -1,4 +1,4 @@
-"""Progress of long-running work, reported to a callback in scripts and notebooks."""
+"""Progress events, and a display that passes them to a callback."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,10 +14,7 @@ MAX_REPR = 80  # maximum length of the text in a repr
 
 @dataclass(frozen=True, repr=False)
 class Progress:
-    """An event in long-running work; ``print`` shows its text.
-
-    ``kind`` is ``event``, such as the end of a rung, or ``warning``.
-    """
+    """A warning, or an event such as the end of a rung."""
 
     kind: Literal["event", "warning"]
     text: str
@@ -35,7 +32,7 @@ OnProgress = Callable[[Progress], None]
 
 
 class CallbackDisplay(Display):
-    """A display that passes events and warnings to a callback; without a callback, it is silent."""
+    """A display that passes events and warnings to a callback, if there is one."""
 
     def __init__(self, on_progress: OnProgress | None) -> None:
         self._on_progress = on_progress or (lambda progress: None)
@@ -47,4 +44,4 @@ class CallbackDisplay(Display):
         self._on_progress(Progress("warning", text))
 
     def status(self, text: str, fraction: float = 0.0, view: RenderableType | None = None) -> None:
-        """Do nothing: the status changes constantly, and a callback such as ``print`` would show every version."""
+        """Ignore the status, because a callback such as ``print`` would show every update."""

@@ -15,10 +15,9 @@ if TYPE_CHECKING:
 
 
 class RunComparison:
-    """The comparison of several runs on the same data, from :func:`raysweep.compare_runs`.
+    """A comparison of runs on the same data, returned by :func:`raysweep.compare_runs`.
 
-    A run's ``label`` consists of the last parts of its location. Scores and hypervolumes are in [0, 1]. Each access
-    creates a new data frame that the caller may modify.
+    A run's ``label`` is the end of its path or URI. Scores and hypervolumes are in [0, 1].
     """
 
     def __init__(self, comparison: SideBySide) -> None:
@@ -30,10 +29,10 @@ class RunComparison:
 
     @property
     def runs(self) -> pd.DataFrame:
-        """Return a row per run: ``label``, ``run``, ``status``, ``num_trials``, and a hypervolume per compared split.
+        """Return a row per run.
 
-        The hypervolumes, ``dev_hypervolume`` and ``test_hypervolume``, are relative to a common reference point and are
-        NaN for a run without a front.
+        Columns: ``label``, ``run``, ``status``, ``num_trials``, and ``dev_hypervolume`` and
+        ``test_hypervolume`` for the compared splits. Hypervolumes are NaN for runs without a front.
         """
         import pandas as pd
 
@@ -50,7 +49,7 @@ class RunComparison:
 
     @property
     def fronts(self) -> pd.DataFrame:
-        """Return a row per front member on each compared split: ``label``, ``split``, ``point`` and its scores."""
+        """Return ``label``, ``split``, ``point`` and the scores of each front member on each split."""
         import pandas as pd
 
         rows = []
@@ -61,11 +60,11 @@ class RunComparison:
 
     @property
     def differences(self) -> pd.DataFrame:
-        """Return how much each run's hypervolume exceeds the first run's, on each split.
+        """Return the difference in hypervolume between each run and the first one, by split.
 
-        ``estimate`` is the difference between ``label`` and ``other``, with an interval from ``low`` to ``high``; all
-        intervals hold jointly with probability ``level``. ``over`` names the noise that the intervals account for, such as
-        queries. The bounds are NaN if the runs have no per-query scores; ``why_no_interval`` then gives the reason.
+        ``estimate`` is the hypervolume of ``label`` minus that of ``other``. ``low`` and ``high``
+        are simultaneous confidence bounds at ``level``. ``over`` is the source of noise that they
+        account for, such as queries. If the bounds are NaN, ``why_no_interval`` gives the reason.
         """
         import pandas as pd
 
@@ -89,9 +88,10 @@ class RunComparison:
 
     @property
     def dominations(self) -> pd.DataFrame:
-        """Return the points on ``other``'s front that ``label``'s front dominates: ``names``, out of ``num_points``.
+        """Return the dominated front points, with a row per split and ordered pair of runs.
 
-        There is a row for each split and each ordered pair of runs.
+        ``names`` are the points on the front of ``other`` that the front of ``label`` dominates.
+        ``num_points`` is the size of the front of ``other``.
         """
         import pandas as pd
 
@@ -101,17 +101,17 @@ class RunComparison:
 
     @property
     def settings(self) -> pd.DataFrame:
-        """Return the settings that differ between the runs: a row per setting and a column per label."""
+        """Return the settings that differ between the runs, with a column per run."""
         return self._values_by_run("settings")
 
     @property
     def best_configurations(self) -> pd.DataFrame:
-        """Return each run's best point by its objective and the parameters that differ, with a column per label."""
+        """Return each run's best point and the parameters in which the best points differ."""
         return self._values_by_run("best_configurations")
 
     @property
     def notes(self) -> list[str]:
-        """Return notes on the runs, on splits that were not compared and on missing intervals."""
+        """Return notes on the comparison, such as reasons for missing intervals."""
         return list(self._values["notes"])
 
     def figure(self) -> Picture:

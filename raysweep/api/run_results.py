@@ -1,4 +1,4 @@
-"""Access to a run's results from Python: fronts and points as pandas data frames, figures, and the report."""
+"""A run's results as pandas data frames and figures."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FRONT_COLUMNS = (
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure as PNG bytes that notebooks can display."""
+    """A PNG figure that notebooks can display."""
 
     png: bytes
 
@@ -45,7 +45,7 @@ class Picture:
         return f"Picture of {len(self.png):,} bytes; save(PATH) writes it"
 
     def save(self, path: str | Path) -> None:
-        """Write the figure to a file in PNG format, regardless of the file's suffix."""
+        """Write the figure as PNG, regardless of the suffix."""
         Path(path).write_bytes(self.png)
 
     def _repr_png_(self) -> bytes:
@@ -53,10 +53,9 @@ class Picture:
 
 
 class RunResults:
-    """The results that a run has stored so far.
+    """A snapshot of a run's results.
 
-    Scores in data frames are in [0, 1]; figures and reports show them x100. Each access creates a new data frame that
-    the caller may modify.
+    Scores are in [0, 1] in data frames, and x100 in figures and reports.
 
     Raises:
         InputError: If the folder does not contain a run, or if the run is damaged.
@@ -77,25 +76,32 @@ class RunResults:
 
     @property
     def folder(self) -> Path:
-        """Return the local folder with the run's files, which are downloaded if the run is in an object store."""
+        """Return the run's local folder, or the local copy of a run in an object store."""
         return self.run.path
 
     @property
     def status(self) -> str:
-        """Return ``completed``, ``running`` (or killed), ``interrupted``, ``budget``, ``plateau`` or ``failed``."""
+        """Return ``completed``, ``running``, ``interrupted``, ``budget``, ``plateau`` or ``failed``.
+
+        The status of a killed run is ``running``.
+        """
         return self._stored.status
 
     @property
     def front(self) -> pd.DataFrame:
-        """Return the front, which is selected on dev: a row per member, sorted by decreasing S.
+        """Return a row per member of the front on dev, by decreasing similarity.
 
-        ``point`` is the name for :func:`raysweep.export_point`. ``dev_...`` are the scores on dev:
-        polarity, similarity, retention, accuracy and any others that the run has. ``test_...`` are
-        the same scores on test, NaN if not measured. ``trial``, ``step``, ``kind``, ``value`` and
-        ``width`` identify the encoder, and ``encoders`` is the number of encoders that embed a
-        query. ``is_knee``, ``is_best`` (by the objective) and ``is_feasible`` (meets the
-        constraints) mark special members. ``objective`` is the objective on dev. The last columns
-        are guard scores, as ``guard_...``, and the trial's parameters, as ``config_...``.
+        Columns:
+
+        - ``point``: the name to pass to :func:`raysweep.export_point`
+        - ``dev_...`` and ``test_...``: polarity, similarity, retention, accuracy and other scores;
+          NaN if not measured
+        - ``trial``, ``step``, ``kind``, ``value`` and ``width`` of the encoder
+        - ``encoders``: the number of encoders that embed a query
+        - ``is_knee``, ``is_best`` (by the objective) and ``is_feasible`` (meets the constraints)
+        - ``objective``: the objective on dev
+        - ``guard_...``: guard scores
+        - ``config_...``: the trial's parameters
         """
         from raysweep.report.choice import candidates_of
 
@@ -112,23 +118,23 @@ class RunResults:
         knee: bool = False,
         everything: bool = False,
     ) -> pd.DataFrame:
-        """Return the points that meet conditions on their dev scores, like ``raysweep show``, best first.
+        """Return the points that meet the conditions, best first, like ``raysweep show``.
 
         Args:
             where: One or more conditions, such as ``"P >= 85"``, ``"kind = concat"`` or
-                ``"width <= 384"``. Scores may be x100 or in [0, 1].
+                ``"width <= 384"``. Scores are on dev, x100 or in [0, 1].
             best: Return the point with the highest value of this score: ``polarity`` (or ``P``),
                 ``similarity`` (or ``S``), ``retention``, ``accuracy``, ``objective`` or, if the run
                 has it, ``ranking``, ``agreement`` or ``watched``.
-            top: Return this many points, ranked by the ``best`` score or else by the objective.
+            top: Return this many points, ranked by ``best`` or, if it is not given, by the objective.
             knee: Return only the best-balanced point.
-            everything: Choose from all operating points, not only from the front. Only points whose
-                ``is_on_front`` is true can be exported.
+            everything: Choose from all operating points, not only from the front. Only points on
+                the front can be exported.
 
         Returns:
-            The columns of :attr:`front`, then ``is_on_front`` and 90% intervals over queries, from
-            ``dev_polarity_low`` to ``dev_polarity_high`` and so on, which are NaN without per-query
-            scores. Empty if no point meets the conditions.
+            The columns of :attr:`front`, ``is_on_front``, and the bounds of 90% intervals over
+            queries, such as ``dev_polarity_low`` and ``dev_polarity_high``. The bounds are NaN
+            without per-query scores.
 
         Raises:
             InputError: If a condition or score is invalid, or if no trial has finished a rung.
@@ -155,26 +161,25 @@ class RunResults:
 
     @property
     def points(self) -> pd.DataFrame:
-        """Return every operating point on every split.
+        """Return all operating points, including the reference encoder, the oracle and the baselines.
 
-        These are the points at all rungs, the reference encoder, the oracle and the baselines.
-
-        Columns: ``trial`` and ``step`` (missing for points without a trial), ``kind``, ``value``, ``split``, ``width``,
-        ``polarity``, ``similarity``, ``retention``, ``accuracy``, the standard deviations of polarity and similarity
-        over queries, other scores, and ``label``, which identifies SetFit models and published scores.
+        Columns: ``trial`` and ``step`` (missing for points without a trial), ``kind``, ``value``,
+        ``split``, ``width``, ``polarity``, ``similarity``, ``retention``, ``accuracy``, the
+        standard deviations of polarity and similarity over queries, other scores, and ``label``,
+        which identifies SetFit models and published scores.
         """
         return _point_frame(self._stored.points)
 
     @property
     def labeled_points(self) -> pd.DataFrame:
-        """Return the points that use the pool's labels, which :attr:`points` excludes, with the same columns."""
+        """Return the points that use the pool's labels; :attr:`points` excludes them."""
         return _point_frame(self._stored.labeled)
 
     @property
     def data_set_points(self) -> pd.DataFrame:
-        """Return the points for single data sets in a sequence, which :attr:`points` excludes.
+        """Return the points for each data set in a sequence; :attr:`points` excludes them.
 
-        The columns are ``data_set``, the data set's name, and those of :attr:`points`.
+        The columns are ``data_set`` and those of :attr:`points`.
         """
         names = self._stored.info.tasks
         points = self._stored.tasks
@@ -186,7 +191,7 @@ class RunResults:
     def trials(self) -> pd.DataFrame:
         """Return a row per trial: ``trial``, ``status``, ``reason``, costs, and its parameters as ``config_...``.
 
-        ``num_rungs`` is the maximum number of rungs; :attr:`rungs` lists the rungs that were reached.
+        ``num_rungs`` is the maximum number of rungs. A stopped trial has fewer rows in :attr:`rungs`.
         """
         import pandas as pd
 
@@ -204,28 +209,26 @@ class RunResults:
 
     @property
     def calibrations(self) -> pd.DataFrame:
-        """Return temperature, cross-entropy and calibration error by rung and split for trials with a softmax head.
+        """Return the calibration of softmax heads by rung and split.
 
-        ``cross_entropy_before`` and ``error_before`` are the values before temperature scaling. On test, only rungs on
-        the front have rows.
+        The columns include the temperature, the cross-entropy and the calibration error.
+        ``cross_entropy_before`` and ``error_before`` are the values before temperature scaling. On
+        test, only rungs on the front have rows.
         """
         return _frame(Calibration, self._stored.calibrations)
 
     @property
     def measures(self) -> pd.DataFrame:
-        """Return the measures of rungs and of the reference on each split, such as the average precision of pairs.
+        """Return measures such as the average precision of pairs, by rung and split.
 
-        Columns: ``trial`` and ``step`` (missing for the reference), ``split``, ``name``, ``value``, its interval from
-        ``low`` to ``high``, and ``curve``, which contains the precisions at equal steps of recall. On test, only rungs
-        on the front have measures.
+        Columns: ``trial`` and ``step`` (missing for the reference encoder), ``split``, ``name``,
+        ``value``, the interval bounds ``low`` and ``high``, and ``curve``, the precision at evenly
+        spaced recall levels. On test, only rungs on the front have rows.
         """
         return _frame(Measure, self._stored.measures)
 
     def front_figure(self) -> Picture:
-        """Plot P against S.
-
-        The figure shows all points, the front, the reference encoder, the oracle front and the baselines.
-        """
+        """Plot P against S for all points, the front, the reference, the oracle and the baselines."""
         from raysweep.report.figures import front_figure
 
         return Picture(front_figure(self._summary))
@@ -250,7 +253,6 @@ class RunResults:
         return summary_of(self.run, self._stored)
 
     def _choice_frame(self, candidates: Sequence[Candidate]) -> pd.DataFrame:
-        """Return a row per point, with the columns of :attr:`front`."""
         import pandas as pd
 
         names = dict.fromkeys([*STANDARD, *self._summary.score_names])
@@ -273,7 +275,6 @@ class RunResults:
 
 
 def _point_frame(points: Sequence[Point]) -> pd.DataFrame:
-    """Return a data frame with a row per point, a column per score, and the label as the last column."""
     import pandas as pd
 
     scores = dict.fromkeys(score_columns(points), "float64")
@@ -287,7 +288,7 @@ def _point_frame(points: Sequence[Point]) -> pd.DataFrame:
 
 
 def _frame(kind: type, records: Sequence[Any]) -> pd.DataFrame:
-    """Return a data frame with a row per record and a column per field of the dataclass, even without records."""
+    """Return a row per record of a dataclass; without records, the frame still has all columns."""
     import pandas as pd
 
     columns = [field.name for field in dataclasses.fields(kind)]

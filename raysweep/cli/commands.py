@@ -1,4 +1,4 @@
-"""The entry point of the command line, which reports errors in one line with an exit code."""
+"""The command-line entry point."""
 
 import io
 import os
@@ -17,7 +17,7 @@ INPUT_ERROR_CODE = 2
 LAST_CODE = 255
 
 USAGE_ERROR: type[Any] = typer.BadParameter.mro()[1]
-"""The base class of typer's usage errors, which typer does not export by name."""
+"""Base class of usage errors; typer does not export it."""
 
 app = typer.Typer(
     name="raysweep",
@@ -44,12 +44,12 @@ for group in (sweep_commands, run_commands, encoder_commands, recording_commands
 
 
 def main() -> None:
-    """Run the command line; report invalid input, misuse, and file or disk errors in one line and an exit code."""
-    text = os.environ.get(CODE_VARIABLE, "")  # for schedulers that retry on any other code
+    """Run the command line; print expected errors in one line and exit with an error code."""
+    text = os.environ.get(CODE_VARIABLE, "")  # for schedulers that retry on other exit codes
     is_code = re.fullmatch(r"\d{1,3}", text) is not None and int(text) <= LAST_CODE
     code = int(text) if is_code else INPUT_ERROR_CODE
     for stream in (sys.stdout, sys.stderr):
-        # a character outside the output's encoding must not end a sweep
+        # do not fail on characters that the output encoding cannot represent
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:

@@ -460,5 +460,5 @@ def _parse_thresholds(text: str) -> "Thresholds":
         if positive > negative:
             return Thresholds(positive, negative)
     raise InputError(
-        f"--thresholds is {text!r}; allowed: POSITIVE,NEGATIVE, two numbers with POSITIVE above NEGATIVE"
+        f"--thresholds is {text!r}; allowed: POSITIVE,NEGATIVE, where POSITIVE is the larger number"
     )

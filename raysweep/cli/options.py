@@ -1,4 +1,4 @@
-"""Parsing and validation of option values. Any misuse raises an InputError that names the option."""
+"""Parsing and validation of command-line options."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -56,7 +56,7 @@ Choice = TypeVar("Choice", bound=str)
 
 
 class SeveralValues(typer.core.TyperCommand):
-    """A command whose repeatable options take all values up to the next option, such as files from a shell glob."""
+    """A command whose repeatable options take several values, such as files from a shell glob."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse ``--tasks A B`` as ``--tasks A --tasks B``."""
@@ -88,7 +88,7 @@ class SeveralValues(typer.core.TyperCommand):
 
 
 def with_trials(arguments: list[str], trials: int | None) -> list[str]:
-    """Return the overrides with ``--trials`` in its long form; raise InputError if both forms are given."""
+    """Add ``--trials`` to the overrides; raise InputError if they already set ``--budget.trials``."""
     if trials is None:
         return arguments
     if any(argument.partition("=")[0] == "--budget.trials" for argument in arguments):
@@ -113,12 +113,10 @@ def check_model(flag: str, name: str) -> None:
 
 
 def parse_positive_integers(flag: str, text: str) -> list[int]:
-    """Parse positive integers separated by commas."""
     return [parse_positive_integer(flag, part) for part in text.split(",")]
 
 
 def parse_positive_integer(flag: str, text: str) -> int:
-    """Parse a positive integer."""
     stripped = text.strip()
     is_integer = stripped.isascii() and stripped.isdigit() and len(stripped) <= MAX_DIGITS
     if not is_integer or int(stripped) < 1:
@@ -127,7 +125,7 @@ def parse_positive_integer(flag: str, text: str) -> int:
 
 
 def check_all_of(flag: str, text: str, allowed: Sequence[Choice]) -> list[Choice]:
-    """Split a value at commas, and check that all parts are allowed."""
+    """Split a value at commas; raise InputError if a part is not allowed."""
     return [check_one_of(flag, part, allowed) for part in text.split(",")]
 
 
@@ -149,7 +147,6 @@ def parse_names(flag: str, text: str, form: str = "COLUMN,...") -> tuple[str, ..
 
 
 def check_verbosity(quiet: bool, verbose: bool, log_level: str | None) -> "Verbosity":
-    """Return the values of ``--quiet``, ``--verbose`` and ``--log-level``."""
     from raysweep.terminal import LOG_LEVELS, Verbosity
 
     if quiet and verbose:
@@ -162,20 +159,18 @@ def check_verbosity(quiet: bool, verbose: bool, log_level: str | None) -> "Verbo
 def check_prompts(
     both: str | None, query: str | None, document: str | None
 ) -> "str | Prompts | None":
-    """Return the value of ``--prompt``, or the values of ``--prompt-query`` and ``--prompt-document``."""
+    """Return the prompts; raise InputError if ``--prompt`` is combined with the other two options."""
     from raysweep.config.sweep import Prompts
 
     if query is None and document is None:
         return both
     if both is not None:
-        raise InputError(
-            f"--prompt is {both!r}; allowed with --prompt-query or --prompt-document: none"
-        )
+        raise InputError("--prompt cannot be combined with --prompt-query or --prompt-document")
     return Prompts(query=query, document=document)
 
 
 def parse_where(arguments: Sequence[str]) -> dict[str, str]:
-    """Parse ``--where COLUMN=VALUE`` options into values keyed by column."""
+    """Parse ``--where COLUMN=VALUE`` options into a mapping of columns to values."""
     values: dict[str, str] = {}
     for text in arguments:
         column, equals, value = text.partition("=")
@@ -186,7 +181,7 @@ def parse_where(arguments: Sequence[str]) -> dict[str, str]:
 
 
 def with_preference(where: Sequence[str] | None, prefer: str | None) -> list[str]:
-    """Return the conditions in ``--where``, plus the one that ``--prefer`` stands for."""
+    """Return the conditions of ``--where`` and ``--prefer``."""
     conditions = list(where or ())
     if prefer is not None:
         check_one_of("--prefer", prefer, ("single",))
@@ -195,28 +190,29 @@ def with_preference(where: Sequence[str] | None, prefer: str | None) -> list[str
 
 
 def parse_path(text: str) -> Path:
-    """Parse a path; reject empty text, such as an unset shell variable, which Path would read as ``.``."""
+    """Parse a path; reject an empty string, which Path would interpret as ``.``."""
     if not text:
         raise typer.BadParameter("is empty; allowed: a path")
     return Path(text)
 
 
 def check_local(name: str, path: Path) -> Path:
-    """Return a local path; raise InputError if it is a URI, whose double slash Path has collapsed."""
+    """Return the path; raise InputError if it is a URI."""
+    # Path collapses the double slash of a URI
     if str(path).partition(":/")[0] in SCHEMES and ":/" in str(path):
         raise InputError(f"{name}: is a URI; allowed: a local path")
     return path
 
 
 def check_new(name: str, path: Path) -> Path:
-    """Return a local path; raise InputError if something already exists there."""
+    """Return the path; raise InputError if it is a URI or already exists."""
     if check_local(name, path).exists():
         raise InputError(f"{path}: already exists")
     return path
 
 
 def run_folder(name: str, place: str) -> "Folder":
-    """Return the folder at the location in the argument ``name``; raise InputError if it is not a folder."""
+    """Open a folder or URI; ``name`` is the argument's name in error messages."""
     from raysweep.storage.folder import BucketFolder, open_folder
 
     try:

@@ -1,4 +1,4 @@
-"""Output from commands: warnings, JSON and a run's report."""
+"""Output functions shared by commands."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

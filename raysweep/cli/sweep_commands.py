@@ -117,7 +117,7 @@ def run(  # noqa: PLR0913 (the options of a command)
     if resume is not None:
         if warm_start and place is None:
             raise InputError(
-                "--warm-start is for new runs; a resumed run keeps the warm start it began with"
+                "--warm-start is only for new runs; a resumed run keeps its original warm start"
             )
         from raysweep.controller.resume import load_resumed
 
@@ -129,7 +129,7 @@ def run(  # noqa: PLR0913 (the options of a command)
         )
     elif space is None:
         raise InputError(
-            "SPACE is missing: a YAML file or the name of a shipped space, or --resume RUN"
+            "SPACE is missing; required: a YAML file, the name of a shipped space, or --resume RUN"
         )
     else:
         loaded = _load(space, arguments)
@@ -170,7 +170,7 @@ def _warn_of_retries(arguments: list[str], *, resumes: bool) -> None:
 
 
 def _find_named_run(space: str, arguments: list[str], format: str) -> tuple[str, bool]:
-    """Return the location of the run with the sweep's name, and whether the run has started.
+    """Return the location of the run named in the sweep, and whether the run has started.
 
     If that run failed permanently, print its report again and exit with code 1.
     """
@@ -333,7 +333,7 @@ def _format_mebibytes(num_bytes: int) -> str:
 
 
 def _load(space: str, arguments: list[str]) -> "LoadedSweep":
-    """Load the sweep SPACE with overrides from the command line, and print its warnings."""
+    """Load a sweep with overrides, and print its warnings."""
     from raysweep.api.functions import load_sweep
     from raysweep.config.load import parse_overrides
 

@@ -1,4 +1,4 @@
-"""Start Ray on this machine, or join a cluster, quietly and with clear errors."""
+"""Connections to Ray: start it on this machine or join a cluster."""
 
 import contextlib
 import json
@@ -34,10 +34,10 @@ from raysweep.terminal import (
 )
 
 CONNECT_SECONDS = 10
-SILENT_SECONDS = 15  # before a message reports that Ray has not started; starting takes 3 to 5 s
-RESET_SECONDS = 0.001  # interval between attempts to set a signal handler that Ray may reset
-TOKEN_BYTES = 32  # length of Ray's own tokens
-# set only by Ray's job supervisor, for the job's command
+SILENT_SECONDS = 15  # between messages while Ray starts, which usually takes 3 to 5 s
+RESET_SECONDS = 0.001  # between attempts to set a signal handler that Ray may reset
+TOKEN_BYTES = 32  # as in Ray's own tokens
+# set by Ray's job supervisor
 JOB_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 
 
@@ -50,12 +50,14 @@ def connected(
     metadata: Mapping[str, str] | None = None,
     log_level: str | None = None,
 ) -> Iterator[Capacity]:
-    """Start Ray locally or join the cluster at ``resources.address``; on exit, shut Ray down or leave the cluster.
+    """Start Ray on this machine or join a cluster, and disconnect when the context exits.
 
-    Ray's usage statistics are off. With ``show_workers``, the workers' output is included in this process's output, so
-    that the caller can log it; otherwise it is only in Ray's own logs. ``report`` is called with a message every
-    SILENT_SECONDS until Ray has started. Ray lists this process as a job with this ``metadata``. ``log_level`` applies
-    to the loggers of this process and the workers; by default, Ray logs only errors in this process.
+    Args:
+        show_workers: Whether to forward the workers' output to this process.
+        report: Called with a message every SILENT_SECONDS until Ray has started.
+        metadata: Metadata of the Ray job.
+        log_level: The log level for this process and the workers. By default, Ray logs only errors
+            in this process.
 
     Raises:
         InputError: If Ray does not start or the cluster does not answer.
@@ -101,7 +103,7 @@ def connected(
                 f"{key}: cannot join {address}: {reason}; {_how_to_join(reason, key)}"
             ) from None
         raise InputError(
-            f"Ray does not start on this machine: {reason}; {_how_to_start(error)}"
+            f"Ray cannot be started on this machine: {reason}; {_how_to_start(error)}"
         ) from None
     try:
         yield read_capacity(resources)
@@ -110,7 +112,6 @@ def connected(
 
 
 def _reporting(report: Callable[[str], None] | None) -> contextlib.AbstractContextManager[None]:
-    """Report every SILENT_SECONDS that Ray has not started yet."""
     if report is None:
         return contextlib.nullcontext()
     began = time.monotonic()
@@ -124,7 +125,6 @@ def _reporting(report: Callable[[str], None] | None) -> contextlib.AbstractConte
 
 
 def _how_to_join(reason: str, key: str) -> str:
-    """Return what to do if a cluster cannot be joined."""
     if "Failed to connect" in reason or "uthentication" in reason:
         return (
             "if it requires a token, set RAY_AUTH_MODE=token and store the cluster's token in ~/.ray/auth_token or in "
@@ -138,7 +138,6 @@ def _allowed_addresses(key: str) -> str:
 
 
 def _how_to_start(error: Exception) -> str:
-    """Return what to do if Ray does not start on this machine."""
     if "AF_UNIX path" in str(error):
         return "set RAY_TMPDIR to a folder with a short path, such as /tmp"
     if isinstance(error, OSError):
@@ -153,8 +152,8 @@ _forks = {"lead_groups": False}
 def _forks_lead_groups() -> Iterator[None]:
     """On Linux, make each process forked within the context lead its own process group.
 
-    ``timeout``, shells and other tools send signals to a whole process group. Without this, such a signal would
-    kill Ray's processes immediately, and Ray would then terminate this process before it could report anything. On other
+    Otherwise, a signal that ``timeout`` or a shell sends to the process group would kill Ray's
+    processes, and Ray would terminate this process before it could report anything. On other
     systems, Ray needs the group to clean up its processes.
     """
     if sys.platform.startswith("linux"):
@@ -168,15 +167,15 @@ def _forks_lead_groups() -> Iterator[None]:
 
 @cache
 def _watch_forks() -> None:
-    """Register the fork hook, only once per process because hooks cannot be removed."""
+    """Register the fork hook once per process; hooks cannot be removed."""
     os.register_at_fork(after_in_child=lambda: os.setpgid(0, 0) if _forks["lead_groups"] else None)
 
 
 def shut_down() -> None:
-    """Call ``ray.shutdown`` with signals blocked, since a signal would make Ray terminate the whole process.
+    """Shut down Ray while ignoring signals, which would make Ray terminate this process.
 
-    Before Ray stops its processes, it resets SIGTERM to the default action, so this function keeps
-    setting SIGTERM to be ignored until Ray has shut down.
+    ``ray.shutdown`` resets SIGTERM to its default action, so this function repeatedly sets it to be
+    ignored.
     """
     import ray
 
@@ -189,7 +188,7 @@ def shut_down() -> None:
 
 
 def on_this_node() -> Any:
-    """Return the strategy that schedules actors on the driver's node, so that they survive the loss of worker nodes."""
+    """Return a strategy that schedules actors on this node, where they survive the loss of other nodes."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -197,7 +196,7 @@ def on_this_node() -> Any:
 
 
 def head_address() -> str:
-    """Return the address, HOST:PORT, of the head of the cluster that this process has started or joined."""
+    """Return the HOST:PORT address of the cluster's head."""
     import ray
 
     address: str = ray.get_runtime_context().gcs_address
@@ -205,7 +204,7 @@ def head_address() -> str:
 
 
 def ray_job() -> str | None:
-    """Return this process's Ray job ID if `ray job submit` or KubeRay started the process, otherwise None."""
+    """Return the job's submission ID if this process was started as a Ray job, otherwise None."""
     settings = os.environ.get(JOB_VARIABLE)
     if settings is None:
         return None
@@ -229,8 +228,8 @@ def _check_address(address: str, key: str) -> None:
 def protect_token(*, may_make: bool) -> None:
     """Make Ray's token file readable only by this user.
 
-    If ``may_make`` is True, create a missing token, because Ray would create a world-readable one. Do nothing if the
-    environment provides a token or a different file, or turns tokens off.
+    If ``may_make`` is True, create a missing token, because Ray would create a world-readable one.
+    Do nothing if environment variables set a token or another token file, or disable tokens.
     """
     mode = os.environ.get("RAY_AUTH_MODE", "token")
     if mode.lower() != "token":

@@ -1,7 +1,7 @@
-"""Heartbeats: each trial process reports when its trial last made progress, and silent processes are killed.
+"""Heartbeats from trial processes, used to detect and kill processes that make no progress.
 
-A frozen process sends no heartbeats, and the heartbeats of a process whose trial hangs report no progress. Both kinds
-of processes are killed on their nodes, and Ray then detects that they have died.
+A frozen process sends no heartbeats. If only its trial hangs, a process keeps sending heartbeats,
+which report no progress. Both are killed on their nodes, and Ray then detects that they have died.
 """
 
 import contextlib
@@ -28,8 +28,8 @@ HEARTBEATS_IN_SILENCE = 6  # number of heartbeat intervals before a trial counts
 class HeartbeatRecord(NamedTuple):
     """A heartbeat of a trial process, sent ``quiet_seconds`` after its trial last made progress.
 
-    The process counts as loading until its first trial has made progress. ``is_evaluating`` is True while the trial
-    is evaluating its rung.
+    ``is_loading`` is True until the process's first trial has made progress. ``is_evaluating`` is
+    True while the trial is evaluating a rung.
     """
 
     node_id: str
@@ -45,9 +45,9 @@ class HeartbeatRecord(NamedTuple):
 
 @dataclass(frozen=True)
 class Silence:
-    """The time since a process last made progress on its trial, as far as the driver can tell.
+    """The time since a trial process last made progress, as estimated by the driver.
 
-    ``record`` is the last heartbeat, at most ``record_age`` seconds old, not counting its transit to the recorder.
+    ``record`` is the last heartbeat, received at most ``record_age`` seconds ago.
     """
 
     record: HeartbeatRecord
@@ -70,10 +70,7 @@ class HeartbeatRecorder:
         self._records: dict[str, tuple[HeartbeatRecord, float]] = {}
 
     def record(self, trial_id: str, record: HeartbeatRecord) -> None:
-        """Record a heartbeat from the process that runs this trial.
-
-        The process's earlier trials are forgotten, because it runs only one trial at a time.
-        """
+        """Record a heartbeat, and delete the records of the process's earlier trials."""
         for earlier_id, (earlier, _) in list(self._records.items()):
             if earlier.process == record.process:
                 del self._records[earlier_id]
@@ -97,9 +94,10 @@ def listen(silent_seconds: float) -> Listener:
 
 
 class Heartbeat:
-    """Heartbeat thread of a process that runs trials; it also keeps track of when the trial last made progress.
+    """Sends heartbeats from a trial process and records when its trial last made progress.
 
-    Use it as a context manager while the trial is computing; the rest of the time, the trial is waiting for the driver.
+    Use it as a context manager while the trial is computing. Outside the context, the trial is
+    waiting for the driver, and the timer is stopped.
     """
 
     def __init__(self) -> None:
@@ -129,11 +127,11 @@ class Heartbeat:
         self._is_loading = False
 
     def rest(self) -> None:
-        """Stop the timer until the trial next makes progress, because evaluations and checkpoints may take a while."""
+        """Stop the timer until the trial next makes progress, for evaluations and checkpoints."""
         self._last_sign = None
 
     def evaluate(self) -> None:
-        """Stop the timer like :meth:`rest`, and report an evaluation until the trial next makes progress."""
+        """Stop the timer like :meth:`rest`, and report that the trial is evaluating."""
         self.rest()
         self._is_evaluating = True
 
@@ -176,7 +174,7 @@ class Heartbeat:
 
 
 class HeartbeatWatch:
-    """Periodic, non-blocking query for silent trials."""
+    """Queries the heartbeat actor for silent trials without blocking."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
@@ -184,7 +182,7 @@ class HeartbeatWatch:
         self._queried_at = 0.0
 
     def silences(self) -> dict[str, Silence]:
-        """Return the response that arrived since the last call, or an empty dictionary if none did."""
+        """Return a newly arrived response, or an empty dictionary if there is none."""
         now = time.monotonic()
         if self._query is None:
             if now - self._queried_at >= self._listener.heartbeat_seconds:
@@ -206,16 +204,13 @@ class HeartbeatWatch:
 
 
 class FrozenWatch:
-    """Non-blocking check that tells frozen processes apart from those that are silent because they are loading."""
+    """Checks without blocking whether silent processes are frozen or still loading."""
 
     def __init__(self) -> None:
         self._checks: dict[tuple[str, int], Any] = {}
 
     def is_frozen(self, record: HeartbeatRecord) -> bool:
-        """Return whether a check started by an earlier call has found the process idle.
-
-        Each call may start a new check.
-        """
+        """Return whether a check has found the process idle; start a check if none is running."""
         check = self._checks.get(record.process)
         if check is None:
             self._checks[record.process] = _on_its_node(is_idle, record)
@@ -232,7 +227,7 @@ class FrozenWatch:
 
 
 def is_idle(pid: int) -> bool:
-    """Return whether a process on this machine neither computes nor reads for IDLE_SECONDS.
+    """Return whether a local process uses no CPU and does no I/O for IDLE_SECONDS.
 
     The result is False if /proc has no data on the process.
     """
@@ -249,21 +244,18 @@ def _read_counters(pid: int) -> tuple[list[str], str] | None:
         transferred = (folder / "io").read_text()
     except OSError:
         return None
-    _, _, after_name = status.rpartition(") ")  # a name may contain spaces and parentheses
+    _, _, after_name = status.rpartition(") ")  # process names may contain spaces and parentheses
     cpu_times = after_name.split()[11:13]
     return cpu_times, transferred
 
 
 def kill(record: HeartbeatRecord) -> Any:
-    """Kill a process on its node, even if it is frozen, and return the Ray task without waiting for it to finish.
-
-    Does nothing if the process or its node is already gone.
-    """
+    """Start a Ray task that kills a process on its node, and return the task's reference."""
     return _on_its_node(_kill, record)
 
 
 def _on_its_node(function: Callable[[int], Any], record: HeartbeatRecord) -> Any:
-    """Return a task that calls ``function`` with the process's pid on the node where the process runs."""
+    """Start a Ray task that calls ``function(pid)`` on the process's node."""
     on_node = NodeAffinitySchedulingStrategy(record.node_id, soft=False)
     task: Any = ray.remote(function).options(num_cpus=0, scheduling_strategy=on_node, max_retries=0)
     return task.remote(record.pid)
@@ -271,7 +263,7 @@ def _on_its_node(function: Callable[[int], Any], record: HeartbeatRecord) -> Any
 
 def kill_all(listener: Listener) -> None:
     """Kill all processes with recent heartbeats, and wait at most KILL_SECONDS for them to end."""
-    # The cluster may be gone, and the exception already being raised is more informative.
+    # The cluster may be gone. Do not mask the exception that is already being raised.
     with contextlib.suppress(Exception):
         query = listener.actor.silences.remote()
         silences: dict[str, Silence] = ray.get(query, timeout=KILL_SECONDS)

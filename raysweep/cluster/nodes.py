@@ -1,9 +1,9 @@
-"""Nodes of the joined cluster: their types, their counts over time, and preemption notices.
+"""Node types, node counts and preemption notices.
 
-Clouds announce the preemption of a spot instance on their metadata servers: AWS two minutes in advance, Google
-Cloud 30 seconds. A process on the node polls this server and marks the node as draining in Ray. Ray then places no more
-work on the node, and the node's trials write a new checkpoint and leave the node. Kubernetes ends a pod with SIGTERM,
-and Ray itself then marks the node.
+The metadata servers of clouds announce the preemption of spot instances: AWS two minutes in
+advance, and Google Cloud 30 seconds. Trial processes poll the server and mark their node as
+draining in Ray. Ray then schedules no more work on the node, and its trials save a checkpoint and
+leave the node. On Kubernetes, Ray itself marks the node when its pod receives SIGTERM.
 """
 
 import contextlib
@@ -32,11 +32,11 @@ TOKEN_SECONDS = 60
 VENDOR_FILE = "/sys/class/dmi/id/sys_vendor"
 
 OnCounts = Callable[[Mapping[str, int], Mapping[str, int]], None]
-"""Receives the numbers of running nodes and of booting nodes, each keyed by node type."""
+"""A callback that receives the numbers of running and booting nodes by node type."""
 
 
 def node_type(node: Mapping[str, Any]) -> str:
-    """Return a node's type, as named in the cluster file, given the node's entry in ``ray.nodes``."""
+    """Return the type of an entry of ``ray.nodes()``, as named in the cluster file."""
     labels = node.get("Labels", {})
     return labels.get(GROUP_LABEL) or labels.get("ray.io/node-type") or LOCAL
 
@@ -54,7 +54,7 @@ def list_worker_nodes() -> set[str]:
 
 @contextlib.contextmanager
 def counted(on_counts: OnCounts) -> Iterator[None]:
-    """Count the cluster's nodes in a thread: when the context begins and ends, and every COUNT_SECONDS in between."""
+    """Count the cluster's nodes in a thread every COUNT_SECONDS, and when the context exits."""
     import ray
 
     ended = threading.Event()
@@ -76,13 +76,13 @@ def counted(on_counts: OnCounts) -> Iterator[None]:
 
 
 def _count(on_counts: OnCounts, address: str) -> None:
-    """Count the nodes. A node counts as booting once its machine exists, which is when clouds start charging for it."""
+    # A node counts as booting once its machine exists, because clouds then charge for it.
     import ray
 
     try:
         running = Counter(node_type(node) for node in ray.nodes() if node["Alive"])
         status = ray_internals.read_cluster_status(address, CONNECT_SECONDS)
-    except Exception as error:  # many types of errors occur if the head is busy or dead
+    except Exception as error:  # Ray raises many types of errors if the head is busy or dead
         logging.getLogger(__name__).debug("cluster: status unavailable (%s)", error)
         return
     booting = Counter(node.ray_node_type_name for node in status.pending_nodes)
@@ -107,10 +107,7 @@ _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def _announced_by_aws(host: str) -> bool:
-    """Return whether version 2 of the instance metadata service announces preemption.
-
-    The service responds with 404 until it has something to announce.
-    """
+    """Query IMDSv2, which responds with 404 if no preemption is announced."""
     lifetime = {"X-aws-ec2-metadata-token-ttl-seconds": str(TOKEN_SECONDS)}
     token = _answer("PUT", f"{host}/latest/api/token", lifetime)
     action = _answer(
@@ -148,7 +145,7 @@ CLOUDS = (
 
 
 def this_cloud() -> Cloud | None:
-    """Return the cloud that this machine belongs to, or None if it does not belong to one."""
+    """Return the cloud that this machine runs on, or None if it is not in a known cloud."""
     file = Path(VENDOR_FILE)
     vendor = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
     return next(
@@ -157,10 +154,7 @@ def this_cloud() -> Cloud | None:
 
 
 def end_is_announced(cloud: Cloud) -> bool:
-    """Return whether the cloud has announced that it will reclaim this machine.
-
-    The result is False if the metadata server does not answer.
-    """
+    """Return whether the cloud will reclaim this machine; False if the server does not respond."""
     host = os.environ.get(cloud.variable, cloud.host)
     url = host if "://" in host else f"http://{host}"
     try:
@@ -171,7 +165,7 @@ def end_is_announced(cloud: Cloud) -> bool:
 
 @functools.cache
 def watch_for_notices() -> None:
-    """Start polling this machine's cloud, if any, for preemption notices, and pass them on to Ray."""
+    """Start a thread that polls for preemption notices if this machine is in a known cloud."""
     import ray
 
     cloud = this_cloud()
@@ -194,7 +188,7 @@ def _watch(cloud: Cloud) -> None:
 
 
 class DrainWatch:
-    """Cached check for whether this process's node is draining; it queries Ray at most every POLL_SECONDS."""
+    """Checks whether this node is draining, querying Ray at most every POLL_SECONDS."""
 
     def __init__(self) -> None:
         self._polled_at = -math.inf

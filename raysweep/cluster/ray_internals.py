@@ -1,6 +1,6 @@
-"""All uses of Ray's private interfaces, kept in one place so that they can be checked against new versions of Ray.
+"""All uses of Ray's private APIs.
 
-``tests/ray/ray_tune/test_ray_internals.py`` calls each function on a cluster that runs the installed version.
+``tests/ray/ray_tune/test_ray_internals.py`` tests them with the installed version of Ray.
 """
 
 import importlib
@@ -14,10 +14,10 @@ PREEMPTION = "DRAIN_NODE_REASON_PREEMPTION"
 
 
 def read_cluster_config() -> Any:
-    """Return the cluster configuration that the autoscaler has registered with Ray, or None if there is none.
+    """Return the cluster configuration that the autoscaler has registered with Ray, if any.
 
-    Ray Data reads the same configuration. It has ``node_group_configs``, each with ``name``, ``resources`` and
-    ``max_count`` (-1: unlimited), and ``max_resources``, the limits for all nodes together.
+    ``node_group_configs`` is a list of groups with ``name``, ``resources`` and ``max_count`` (-1 if
+    unlimited). ``max_resources`` limits the total resources of the cluster.
     """
     import ray
 
@@ -25,7 +25,7 @@ def read_cluster_config() -> Any:
 
 
 def read_cluster_status(address: str, timeout: int) -> "ClusterStatus":
-    """Return the autoscaler's view of the cluster whose head is at ``address``. May raise errors of many types."""
+    """Return the autoscaler's status of the cluster at ``address``; may raise errors of many types."""
     from ray.autoscaler.v2.sdk import get_cluster_status
 
     return get_cluster_status(address, timeout=timeout)
@@ -35,12 +35,12 @@ def read_draining_nodes() -> set[str]:
     """Return the IDs of the nodes that Ray has marked as draining."""
     import ray
 
-    deadlines: dict[str, int] = ray._private.state.state.get_draining_nodes()  # keyed by node
+    deadlines: dict[str, int] = ray._private.state.state.get_draining_nodes()  # keyed by node ID
     return set(deadlines)
 
 
 def drain_node(node_id: str, seconds: float) -> bool:
-    """Ask Ray to place no more work on a node that will be gone in ``seconds``; return whether Ray accepted."""
+    """Drain a node that will be gone in ``seconds``; return whether Ray accepted the request."""
     import ray
 
     messages: Any = importlib.import_module("ray.core.generated.autoscaler_pb2")
@@ -54,10 +54,9 @@ def drain_node(node_id: str, seconds: float) -> bool:
 
 
 def count_memory_kills_as_deaths() -> None:
-    """Make Tune handle actors that Ray kills when a node runs low on memory like any other dead actors.
+    """Make Tune treat actors that Ray kills when a node runs out of memory as dead actors.
 
-    Tune handles only errors from dead actors and from tasks that raise an exception. Any other Ray error, such as
-    OutOfMemoryError, would end the whole run.
+    Tune handles only RayActorError and RayTaskError; an OutOfMemoryError would end the whole run.
     """
     from ray.air.execution._internal.actor_manager import RayActorManager
     from ray.exceptions import RayActorError, RayError, RayTaskError
@@ -77,7 +76,7 @@ def count_memory_kills_as_deaths() -> None:
 
 
 def make_silent_reporter() -> Any:
-    """Return a silent reporter when running in a notebook, otherwise None.
+    """Return a silent progress reporter in notebooks, otherwise None.
 
     In notebooks, Tune's default reporter clears the cell's output even with verbose=0. Outside notebooks, Tune warns
     about any custom reporter.
@@ -96,10 +95,11 @@ def make_silent_reporter() -> Any:
 
 
 def resolve_address(address: str) -> str:
-    """Return the cluster's resolved address, enabling the local authentication token first if the cluster requires it.
+    """Resolve a cluster's address, and enable the local authentication token if it is required.
 
-    Ray itself uses a token for clusters that it discovers, but not for explicit addresses. A cluster that does not use
-    tokens accepts drivers that send one but cannot communicate with them: their actors end as soon as they start.
+    Ray enables the token only for clusters that it discovers, not for explicit addresses. The token
+    must stay disabled for clusters without authentication: they would accept this process, but its
+    actors would exit on startup.
     """
     import ray
     from ray._private.authentication.authentication_token_setup import (
@@ -113,7 +113,7 @@ def resolve_address(address: str) -> str:
     except ray.exceptions.AuthenticationError:
         maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
     except Exception:
-        return address  # the cluster is unreachable, and Ray's own error is more informative
+        return address  # the cluster is unreachable; Ray's own error is more informative
     return resolved or address
 
 

@@ -1,4 +1,4 @@
-"""Capacity of a Ray cluster: its nodes, and the number of workers of each stage that fit on them."""
+"""The capacity of a Ray cluster, and the resources that workers and trials request."""
 
 import math
 import os
@@ -15,33 +15,33 @@ from raysweep.config.sweep import ResourcesConfig
 from raysweep.errors import InputError
 from raysweep.storage.location import expand_home
 
-CUDA_CONTEXT_BYTES = 600 << 20  # GPU memory per process that no allocator reports
-USABLE_GPU_MEMORY_FRACTION = 0.9  # of each GPU when trials are packed by measured memory
-# an encoder gains little from more threads, so larger nodes run several processes
+CUDA_CONTEXT_BYTES = 600 << 20  # GPU memory per process outside the allocator
+USABLE_GPU_MEMORY_FRACTION = 0.9  # when trials share a GPU
+# encoders gain little from more threads
 THREADS_PER_PROCESS = 8
-RAYS_OWN = ("CPU", "GPU", "TPU", "memory", "object_store_memory")  # names of Ray's own resources
-NODE_ID_LABEL = "ray.io/node-id"  # label that Ray itself sets on every node
+RAYS_OWN = ("CPU", "GPU", "TPU", "memory", "object_store_memory")  # built-in Ray resources
+NODE_ID_LABEL = "ray.io/node-id"  # label that Ray sets on every node
 GROUP_LABEL = "ray.io/node-group"  # label of nodes added by an autoscaler
-HEAD_RESOURCE = "node:__internal_head__"  # a resource that only Ray's head has
+HEAD_RESOURCE = "node:__internal_head__"  # a resource that only the head has
 NODES_OF_UNLIMITED_GROUP = 64  # if ``max_concurrent_trials`` is not set
 BOOTSTRAP_FILE = "~/ray_bootstrap_config.yaml"  # where `ray up` stores the cluster file on its head
 ADDRESS_VARIABLE = "RAY_ADDRESS"
 CLUSTER_FILE_VARIABLE = "RAYSWEEP_CLUSTER_FILE"
 CHUNKS_PER_PROCESS = 4  # minimum for using single-threaded encoders
 
-# CPU memory: anonymous memory measured in processes that run MiniLM (6 layers of width 384, 87 MiB of fp32 weights).
+# CPU memory, measured as anonymous memory with MiniLM (6 layers of width 384, 87 MiB of fp32 weights)
 TORCH_PROCESS_BYTES = 450 << 20  # 410 MiB after importing Ray, torch and sentence-transformers
 SEARCH_PROCESS_BYTES = 100 << 20  # 62 MiB after importing Ray, NumPy and faiss
-SEARCH_BLOCK_BYTES = 128 << 20  # for a block of queries: cosines, and the nearest rows so far
-COPIES_PER_ENCODER = 5  # of the weights: current, gradients, two for AdamW, one being written; the initial ones are shared
-# in multiples of the hidden width, per token and layer; 163 KiB per token was measured
+SEARCH_BLOCK_BYTES = 128 << 20  # cosines and nearest rows of a block of queries
+COPIES_PER_ENCODER = 5  # weights, gradients, two AdamW states, and a copy being saved
+# multiples of the hidden width per token and layer; measured: 163 KiB per token
 FLOATS_KEPT_FOR_BACKWARD = 18
-FLOATS_IN_FORWARD = 12  # in multiples of the hidden width, per token, for one layer at a time
-TOKENS_IN_FORWARD = 4096  # per batch that is only encoded
+FLOATS_IN_FORWARD = 12  # multiples of the hidden width per token, for one layer at a time
+TOKENS_IN_FORWARD = 4096  # per batch without a backward pass
 
 
 class NodeSize(NamedTuple):
-    """A node's CPUs and GPUs, and the memory in bytes that its Ray workers can use, or 0 if unknown."""
+    """A node's CPUs, GPUs, and memory for Ray workers in bytes (0 if unknown)."""
 
     cpus: float
     gpus: float
@@ -49,21 +49,21 @@ class NodeSize(NamedTuple):
 
     @classmethod
     def of(cls, amounts: Mapping[str, float]) -> "NodeSize":
-        """Return the size of a node with these amounts of Ray resources."""
+        """Return the size of a node with these Ray resources."""
         cpus, gpus, memory_bytes = (
             float(amounts.get(resource, 0)) for resource in ("CPU", "GPU", "memory")
         )
         return cls(cpus, gpus, memory_bytes)
 
     def has_processors_of(self, other: "NodeSize") -> bool:
-        """Return whether both nodes have the same CPUs and GPUs. Memory is ignored because it may be unknown."""
+        """Return whether both nodes have the same numbers of CPUs and GPUs."""
         return (self.cpus, self.gpus) == (other.cpus, other.gpus)
 
 
 class NodeGroup(NamedTuple):
-    """The nodes of one type that an autoscaler may add: the size of each node and the maximum number of nodes.
+    """A type of node that an autoscaler may add, and the maximum number of such nodes.
 
-    ``mark`` is a resource that only this type has, which makes it possible to request nodes of this type.
+    ``mark`` is a resource that only this type has; it is used to request nodes of this type.
     """
 
     name: str
@@ -74,11 +74,12 @@ class NodeGroup(NamedTuple):
 
 @dataclass(frozen=True)
 class Request:
-    """The Ray resources for ``count`` identical workers: CPUs and GPUs per worker, possibly fractions below 1.
+    """The Ray resources for ``count`` identical workers.
 
-    ``cache_bytes`` is the memory that a running trial may use to cache the outputs of an encoder's frozen part.
-    ``memory_bytes`` is the node memory to request, including the cache; 0 requests none. If ``checkpoints_blocks`` is
-    True, a trial recomputes the activations of the encoder's blocks in the backward pass.
+    ``cpus``, ``gpus`` and ``memory_bytes`` are per worker. CPUs and GPUs may be fractional.
+    ``memory_bytes`` includes the cache and is 0 if no memory is requested. ``cache_bytes`` is the
+    maximum size of a trial's cache for the outputs of frozen blocks. ``checkpoints_blocks`` enables
+    activation checkpointing for the encoder's blocks.
     """
 
     cpus: float
@@ -90,21 +91,21 @@ class Request:
 
     @property
     def resources(self) -> dict[str, float]:
-        """Return the CPUs, GPUs and, if requested, bytes of memory in the form that Ray Tune expects."""
+        """Return the resources of a worker in the form that Ray Tune expects."""
         processors = {"cpu": self.cpus, "gpu": self.gpus}
         return {**processors, "memory": self.memory_bytes} if self.memory_bytes else processors
 
     @property
     def threads(self) -> int:
-        """Return how many threads each worker uses."""
+        """Return the number of threads per worker."""
         return max(1, int(self.cpus))
 
     def packed(self, peak_bytes: int, gpu_bytes: int, cpus_per_gpu: float) -> "Request":
-        """Return the request for the same GPUs, each shared by as many trials as it has memory and CPUs for.
+        """Return the request with each GPU shared by as many trials as its memory and CPUs allow.
 
-        A trial of a small encoder keeps a CPU busy launching kernels, so running more trials than CPUs gains nothing.
-        ``peak_bytes`` is a trial's peak memory without its cache and CUDA context. ``gpu_bytes`` is a GPU's total
-        memory, a tenth of which is left free.
+        A trial of a small encoder keeps a CPU busy launching kernels, so there is at most one trial
+        per CPU. ``peak_bytes`` is a trial's peak GPU memory without its cache and CUDA context.
+        ``gpu_bytes`` is a GPU's total memory.
         """
         bytes_per_trial = peak_bytes + self.cache_bytes + CUDA_CONTEXT_BYTES
         num_in_memory = int(USABLE_GPU_MEMORY_FRACTION * gpu_bytes // bytes_per_trial)
@@ -114,11 +115,11 @@ class Request:
 
 @dataclass(frozen=True)
 class Capacity:
-    """The nodes of a cluster that run work, and the number of workers of each kind that fit on them.
+    """The nodes of a cluster that run work, and the workers that fit on them.
 
-    ``nodes`` includes nodes that an autoscaler may still add. ``num_present`` is the number of nodes already up, if
-    known. ``num_alive`` also includes nodes that run no work, such as a head without CPUs. ``max_workers``, if given,
-    limits the number of workers in ``prepare``.
+    ``nodes`` includes nodes that an autoscaler may still add. ``num_present`` is the number of
+    running nodes, if known. ``num_alive`` also counts nodes that run no work, such as a head
+    without CPUs. ``max_workers`` limits the number of workers in ``prepare``.
     """
 
     nodes: tuple[NodeSize, ...]
@@ -128,7 +129,7 @@ class Capacity:
 
     @property
     def has_several_nodes(self) -> bool:
-        """Return whether the cluster has nodes besides the driver's, or an autoscaler may add some."""
+        """Return whether the cluster has other nodes or an autoscaler may add some."""
         may_grow = self.num_present is not None and len(self.nodes) > self.num_present
         return self.num_alive > 1 or may_grow
 
@@ -142,15 +143,15 @@ class Capacity:
 
     @property
     def cpus_per_gpu(self) -> float:
-        """Return the number of CPUs per GPU on the node where it is lowest."""
+        """Return the lowest number of CPUs per GPU on any node."""
         return min((node.cpus / node.gpus for node in self.nodes if node.gpus), default=0.0)
 
     def encoders(self, num_chunks: int = 0) -> Request:
-        """Return the request for workers that encode ``num_chunks`` chunks: one per GPU, or processes on CPUs.
+        """Return the request for encoding workers, which use GPUs or, without GPUs, CPUs.
 
-        Two single-threaded processes encode 10% faster than one with two threads, because the threads wait for each
-        other at every step. With few chunks, this does not pay off: each process takes several seconds to start, and some
-        are idle at the end.
+        Two single-threaded processes encode 10% faster than one process with two threads, but each
+        process takes several seconds to start. Single-threaded processes are used only if there are
+        enough chunks.
         """
         if self.gpus < 1:
             num_cpus = sum(int(node.cpus) for node in self.nodes)
@@ -168,8 +169,8 @@ class Capacity:
     def processors(self) -> Request:
         """Return the request for multithreaded workers that compute on CPUs.
 
-        They may use every CPU: their data comes from artifacts and the object store, so no read or write tasks compete
-        with them for CPUs, and their coordinator requests none.
+        They may use every CPU: their coordinator requests none, and no read or write tasks run at
+        the same time.
         """
         largest = max(node.cpus for node in self.nodes)
         workers_on_largest = math.ceil(largest / THREADS_PER_PROCESS)
@@ -181,17 +182,17 @@ class Capacity:
         return num_workers if self.max_workers is None else min(num_workers, self.max_workers)
 
     def trials(self, resources: ResourcesConfig) -> Request:
-        """Return the request for trials: by default one per GPU or, if there are no GPUs, one for every few CPUs.
+        """Return the request for trials, by default with one GPU or, without GPUs, several CPUs each.
 
         Raises:
-            InputError: If the cluster has no room for even one trial.
+            InputError: If a trial does not fit on any node.
         """
         encoder = self.encoders()
         gpus = resources.requested_gpus
         if gpus is None:
             gpus = encoder.gpus
         cpus = resources.cpus_per_trial
-        if not cpus:  # as many as for a worker that encodes
+        if not cpus:  # same as for encoding
             on_cpus_alone = not gpus and encoder.gpus  # although the cluster has GPUs
             cpus = self.processors().cpus if on_cpus_alone else encoder.cpus
         cache_bytes = int(resources.cache_gib * 2**30)
@@ -212,10 +213,11 @@ class Capacity:
         return replace(trial, count=count)
 
     def with_memory(self, request: Request, needed_bytes: int) -> Request:
-        """Return the request with the memory that each worker needs, limited to as many workers as fit.
+        """Return the request with memory per worker, limited to as many workers as fit.
 
-        The request never exceeds the memory of the largest suitable node, because a worker may still succeed there. No
-        memory is requested if any suitable node's memory is unknown, as with nodes that an autoscaler may add.
+        If a worker needs more memory than any node has, all memory of the largest node is requested,
+        because the worker may still succeed there. No memory is requested if the memory of a
+        suitable node is unknown, as for nodes that an autoscaler may add.
         """
         fitting = [
             node for node in self.nodes if node.cpus >= request.cpus and node.gpus >= request.gpus
@@ -240,28 +242,28 @@ def trial_bytes(
     tokens_of_batch: int,
     cache_bytes: int,
 ) -> int:
-    """Return how many bytes of CPU memory a trial that trains ``num_encoders`` encoders needs.
+    """Return the CPU memory in bytes for a trial that trains ``num_encoders`` encoders.
 
-    Trials that trained all of MiniLM's weights took 1132, 1643 and 2365 MiB with batches of 64, 256 and 512 sentences
-    of 17.7 tokens; this function returns 1149, 1685 and 2401 MiB, plus the cache for the outputs of frozen blocks.
+    Full fine-tuning of MiniLM took 1132, 1643 and 2365 MiB with batches of 64, 256 and 512
+    sentences of 17.7 tokens. This function returns 1149, 1685 and 2401 MiB without a cache.
     """
     kept_for_backward = 4 * FLOATS_KEPT_FOR_BACKWARD * width * num_layers * tokens_of_batch
-    num_copies = 1 + num_encoders * COPIES_PER_ENCODER
+    num_copies = 1 + num_encoders * COPIES_PER_ENCODER  # encoders share the initial weights
     return TORCH_PROCESS_BYTES + num_copies * weights_bytes + kept_for_backward + cache_bytes
 
 
 def encoder_bytes(weights_bytes: int, *, width: int) -> int:
-    """Return how many bytes of CPU memory a worker that only encodes needs.
+    """Return the CPU memory in bytes for a worker that only encodes.
 
-    MiniLM peaked at 568 MiB; this function returns 609 MiB.
+    MiniLM used up to 568 MiB; this function returns 609 MiB.
     """
     in_forward = 4 * FLOATS_IN_FORWARD * width * TOKENS_IN_FORWARD
     return TORCH_PROCESS_BYTES + weights_bytes + in_forward
 
 
 def shard_bytes(num_rows: int, *, width: int) -> int:
-    """Return how many bytes of memory a worker needs to hold ``num_rows`` vectors and search them for neighbors."""
-    bytes_per_row = 4 * width + 16  # each vector plus its id, label and group
+    """Return the memory in bytes for a worker that searches ``num_rows`` vectors for neighbors."""
+    bytes_per_row = 4 * width + 16  # the vector, ID, label and group
     return SEARCH_PROCESS_BYTES + SEARCH_BLOCK_BYTES + bytes_per_row * num_rows
 
 
@@ -279,12 +281,11 @@ def times_on(node: NodeSize, request: Request, memory_bytes: int = 0) -> int:
 
 
 def _count_on(nodes: Sequence[NodeSize], request: Request, memory_bytes: int = 0) -> int:
-    """Return how many of a request's workers fit on all nodes together."""
     return sum(times_on(node, request, memory_bytes) for node in nodes)
 
 
 def _times_in(available: float, requested: float) -> int:
-    """Return how many times the requested amount fits into the available amount; a plain 1 // 0.2 would return 4."""
+    """Divide and round down, tolerating floating-point errors: ``1 // 0.2`` is 4."""
     return math.floor(available / requested + 1e-9)
 
 
@@ -293,20 +294,20 @@ def worker_nodes(
     resources: ResourcesConfig,
     groups: Sequence[NodeGroup] = (),
 ) -> tuple[NodeSize, ...]:
-    """Return the nodes that may run work at the same time, including those that an autoscaler may add later.
+    """Return the nodes that may run work, including those that an autoscaler may add later.
 
-    ``present`` holds the Ray resources of each live node outside ``groups``. Nodes without CPUs, such as a head that
-    only coordinates, run no work.
+    ``present`` holds the Ray resources of each live node outside ``groups``. Nodes without CPUs run
+    no work.
 
     Raises:
-        InputError: If no node can run work and ``resources`` sets no limit on scaling.
+        InputError: If no node can run work and ``resources`` does not limit the number of trials.
     """
     nodes = [NodeSize.of(amounts) for amounts in present]
     for group in groups:
         nodes += [group.size] * group.max_count
     nodes = [node for node in nodes if node.cpus > 0]
     if not nodes:
-        # As many nodes as max_concurrent_trials trials need; trials that share a GPU are on the same node.
+        # Assume as many nodes as the trials need, with all trials that share a GPU on one node.
         if resources.max_concurrent_trials is None:
             raise InputError(
                 "resources.max_concurrent_trials is not set, but the cluster has no workers yet: set it, and "
@@ -325,7 +326,7 @@ def worker_nodes(
 def node_groups(file: Path) -> list[NodeGroup]:
     """Return the worker types in a `ray up` cluster file, or an empty list if the file does not exist.
 
-    Each type has its own maximum number of nodes. The file's limit on the total number is not applied.
+    The file's limit on the total number of nodes is not applied.
     """
     return _read_groups(file)[0]
 
@@ -356,14 +357,14 @@ def _groups_of(values: Mapping[str, Any]) -> tuple[list[NodeGroup], int]:
     for name, amounts in resources.items():
         group = NodeGroup(name, NodeSize.of(amounts), max_counts[name], marks.get(name))
         may_run_work = group.size.cpus > 0 and group.max_count > 0
-        # nodes of other types count only if they are already present
+        # other nodes count only if they are already running
         if name != head_type and may_run_work:
             groups.append(group)
     return groups, max_workers
 
 
 def own_resources(resources: Mapping[str, Mapping[str, float]]) -> dict[str, str]:
-    """Return, for each node type that has one, a resource (at least one unit) that no other type has."""
+    """Map each node type to a resource that no other type has; omit types without one."""
     num_types_with = Counter(resource for amounts in resources.values() for resource in amounts)
     own: dict[str, str] = {}
     for name, amounts in resources.items():
@@ -374,7 +375,7 @@ def own_resources(resources: Mapping[str, Mapping[str, float]]) -> dict[str, str
 
 
 class Limits(NamedTuple):
-    """Limits on the nodes that an autoscaler adds: their number, and their CPUs and GPUs in total."""
+    """Limits on the number of nodes that an autoscaler adds, and on their total CPUs and GPUs."""
 
     nodes: float = math.inf
     cpus: float = math.inf
@@ -382,7 +383,7 @@ class Limits(NamedTuple):
 
 
 def _share_out(groups: Sequence[NodeGroup], limits: Limits) -> list[NodeGroup]:
-    """Return the groups with the limits divided evenly among them, leaving out groups that get no nodes."""
+    """Divide the limits evenly among the groups; omit groups that get no nodes."""
     counts = [0] * len(groups)
     total = Limits(0, 0, 0)
     has_added = True
@@ -405,7 +406,8 @@ def groups_in_config(config: Any, head: NodeSize | None, unlimited: int) -> list
 
     Args:
         config: See :func:`raysweep.cluster.ray_internals.read_cluster_config`.
-        head: The size of the running head. As in Ray Data, a group with a single node of this size is the head's.
+        head: The size of the running head. As in Ray Data, a group limited to one node of this size
+            is assumed to be the head's.
         unlimited: The number of nodes to assume for each group without a maximum.
     """
     if config is None:
@@ -425,15 +427,12 @@ def groups_in_config(config: Any, head: NodeSize | None, unlimited: int) -> list
 
 
 def cluster_file() -> Path:
-    """Return the path of the cluster file: the one named in the environment, or else the head's own copy."""
+    """Return the path of the cluster file, from the environment or the default on the head."""
     return expand_home(os.environ.get(CLUSTER_FILE_VARIABLE) or BOOTSTRAP_FILE)
 
 
 def check_cluster_file() -> None:
-    """Raise InputError if the environment names a cluster file that does not exist.
-
-    Without the file, the nodes that an autoscaler may add would be unknown.
-    """
+    """Raise InputError if the environment names a cluster file that does not exist."""
     named = os.environ.get(CLUSTER_FILE_VARIABLE)
     if named and not cluster_file().exists():
         raise InputError(
@@ -442,10 +441,11 @@ def check_cluster_file() -> None:
 
 
 def read_capacity(resources: ResourcesConfig) -> Capacity:
-    """Return the present and possible nodes of the cluster that this process has started or joined.
+    """Return the capacity of the connected cluster, including nodes that an autoscaler may add.
 
-    Node groups come from the cluster file of `ray up` or else from Ray's own cluster configuration. If a joined cluster
-    has neither, the result includes as many more nodes like its largest one as ``max_concurrent_trials`` trials need.
+    Node groups are read from the `ray up` cluster file or, if there is none, from Ray's cluster
+    configuration. If a joined cluster has neither, it is assumed to add enough nodes like its
+    largest one to run ``max_concurrent_trials`` trials.
     """
     import ray
 
@@ -471,7 +471,6 @@ def read_capacity(resources: ResourcesConfig) -> Capacity:
 def _possible_groups(
     living: Sequence[Mapping[str, Any]], resources: ResourcesConfig
 ) -> list[NodeGroup]:
-    """Return the groups of nodes that the joined cluster's autoscaler may add."""
     groups, max_workers = _read_groups(cluster_file())
     if groups:
         return _share_out(groups, Limits(max_workers))
@@ -485,7 +484,7 @@ def _possible_groups(
 def _group_of(
     node: Mapping[str, Any], groups: Sequence[NodeGroup], num_left: Mapping[str, int]
 ) -> str | None:
-    """Return the name of a node's group: by its label or, since not every autoscaler sets labels, by its size."""
+    """Return a node's group, found by its label or, because some autoscalers set none, by its size."""
     label = node.get("Labels", {}).get(GROUP_LABEL)
     if any(group.name == label for group in groups):
         return str(label)
@@ -499,7 +498,7 @@ def _group_of(
 
 
 def _further_nodes(nodes: tuple[NodeSize, ...], resources: ResourcesConfig) -> tuple[NodeSize, ...]:
-    """Return nodes like the largest one, as many as ``max_concurrent_trials`` trials need in addition to ``nodes``."""
+    """Return the nodes that ``max_concurrent_trials`` trials need in addition to ``nodes``."""
     largest = max(nodes, key=attrgetter("gpus", "cpus"))
     gpus = resources.requested_gpus
     if gpus is None:

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from ray.autoscaler.v2.schema import ClusterStatus
 
 QUIET_SECONDS = 30.0  # time without progress before pending work is reported
-# time without progress, while launches fail, before a different node type is requested
+# time without progress before another node type is requested, if launches fail
 UNAVAILABLE_SECONDS = 120.0
 
 
 class Waiting(NamedTuple):
-    """The pending work on a cluster, as text and as requests, and whether nodes are starting.
+    """The pending work on a cluster.
 
-    ``unavailable`` holds the node types that recently failed to launch; it is empty while any node is booting.
+    ``unavailable`` contains the node types that recently failed to launch. It is empty while a node is booting.
     """
 
     text: str
@@ -41,7 +41,7 @@ class Waiting(NamedTuple):
 
 
 def waiting() -> Waiting | None:
-    """Return the joined cluster's pending work, or None if nothing is pending or the head does not answer."""
+    """Return the cluster's pending work, or None if nothing is pending or the head does not respond."""
     import ray
 
     try:
@@ -49,13 +49,13 @@ def waiting() -> Waiting | None:
             ray.get_runtime_context().gcs_address, CONNECT_SECONDS
         )
         return describe_waiting(status)
-    except Exception as error:  # many types of errors occur if the head is busy or dead
+    except Exception as error:  # Ray raises various errors if the head is busy or dead
         logging.getLogger(__name__).debug("cluster: status unavailable (%s)", error)
         return None
 
 
 def describe_waiting(status: "ClusterStatus") -> Waiting | None:
-    """Return the pending work in a Ray status, which covers all drivers on the cluster."""
+    """Return the pending work of all drivers on the cluster, or None if nothing is pending."""
     counts_by_text: Counter[str] = Counter()
     counts_by_request: Counter[Request] = Counter()
     for bundle, count in _requested_bundles(status):
@@ -93,11 +93,11 @@ def describe_waiting(status: "ClusterStatus") -> Waiting | None:
 
 
 def _requested_bundles(status: "ClusterStatus") -> Iterator[tuple[Mapping[str, float], int]]:
-    """Yield each requested resource bundle and its count, leaving out the bundles of probe tasks."""
+    """Yield each requested resource bundle and its count, excluding those of probe tasks."""
     demands = status.resource_demands
     for demand in (*demands.ray_task_actor_demand, *demands.placement_group_demand):
         for entry in demand.bundles_by_count:
-            # A probe task requests only a node type's own resource.
+            # A probe task requests only its node type's custom resource.
             (name,) = entry.bundle if len(entry.bundle) == 1 else ("CPU",)
             is_internal = "_group_" in name or name.startswith("bundle")
             is_of_probe_task = name not in RAYS_OWN and not is_internal
@@ -106,7 +106,10 @@ def _requested_bundles(status: "ClusterStatus") -> Iterator[tuple[Mapping[str, f
 
 
 def find_alternatives(waiting_work: Waiting, groups: Sequence[NodeGroup]) -> dict[NodeGroup, int]:
-    """Return how many nodes of each available type to request when others fail to launch, preferring types with few GPUs."""
+    """Return how many nodes of each available type to request if other types fail to launch.
+
+    Each demand is assigned to the suitable type with the fewest GPUs.
+    """
     counts: dict[NodeGroup, int] = {}
     available = [
         group
@@ -116,7 +119,7 @@ def find_alternatives(waiting_work: Waiting, groups: Sequence[NodeGroup]) -> dic
     available.sort(key=lambda group: group.size.gpus)
     for demand in waiting_work.demands:
         for group in available:
-            # ignored if the node's memory is unknown
+            # The requested memory is ignored if the node type's memory is unknown.
             memory_bytes = demand.memory_bytes if group.size.memory_bytes else 0
             workers_per_node = times_on(group.size, demand, memory_bytes)
             if workers_per_node:
@@ -128,38 +131,38 @@ def find_alternatives(waiting_work: Waiting, groups: Sequence[NodeGroup]) -> dic
 
 
 def _describe_bundle(bundle: Mapping[str, float]) -> str:
-    """Describe resources in words, such as ``1 CPU and 1 GPU``, leaving out Ray's internal resources."""
+    """Return the resources as text, such as ``1 CPU and 1 GPU``, without Ray's internal resources."""
     amounts = []
     for name, amount in sorted(bundle.items()):
         if name == "memory":
             amounts.append(f"{amount / 2**30:.1f} GiB of memory")
         elif "_group_" not in name and not name.startswith("bundle"):
             amounts.append(f"{amount:g} {name}")
-    return " and ".join(amounts) or "a process without CPUs"
+    return " and ".join(amounts) or "0 CPU"
 
 
 def _occupy_briefly() -> None:
-    """Do nothing; the task only has to start."""
+    """Do nothing; only the task's resource request matters."""
 
 
 class ProbeTasks:
-    """Probe tasks: no-op tasks that can run only on nodes of one type, so that the autoscaler adds nodes of this type.
+    """No-op tasks that can run only on nodes of one type, so the autoscaler adds such nodes.
 
-    Unlike direct requests to the autoscaler, the tasks end with the driver and do not occupy a node.
+    Unlike direct requests to the autoscaler, the tasks end with the driver.
     """
 
     def __init__(self) -> None:
         self._pending: list[ray.ObjectRef[None]] = []
 
     def submit(self, group: NodeGroup, count: int) -> None:
-        """Request ``count`` nodes of one type."""
+        """Request ``count`` nodes of a type."""
         import ray
 
         task: Any = ray.remote(_occupy_briefly).options(num_cpus=0, resources={group.mark: 1})
         self._pending += [task.remote() for _ in range(count)]
 
     def cancel(self) -> None:
-        """Cancel the requests for more nodes."""
+        """Cancel all tasks."""
         import ray
 
         for task in self._pending:
@@ -168,23 +171,23 @@ class ProbeTasks:
 
 
 class WaitingWatch:
-    """Monitor that reports pending work after QUIET_SECONDS without progress, and again whenever the work changes.
+    """Monitor that reports pending work after QUIET_SECONDS without progress.
 
-    The autoscaler of Ray 2.60 keeps requesting the same node type even if the cloud rejects it immediately, as happens
-    when spot machines are unavailable. After UNAVAILABLE_SECONDS without progress, the monitor requests nodes of a
-    different suitable type, but only once until there is progress again.
+    If launches fail, the monitor requests nodes of another suitable type after UNAVAILABLE_SECONDS without progress.
+    Ray 2.60's autoscaler keeps requesting the same type, even if the cloud rejects it immediately because no spot
+    machines are available.
     """
 
     def __init__(self, report: Callable[[str], None]) -> None:
         self._report = report
         self._reported = ""
-        self._checked_at = 0.0  # by the monotonic clock
+        self._checked_at = 0.0  # monotonic clock, in seconds
         self._probe_tasks = ProbeTasks()
         self._has_requested = False
         self._has_reported_remaining = False
 
     def check_remaining(self, quiet_seconds: float) -> None:
-        """Report once that work has been pending for ``quiet_seconds`` while other work is running.
+        """Report pending work once while other work is running.
 
         Nothing is reported while nodes are starting, unless launches fail.
         """
@@ -206,7 +209,7 @@ class WaitingWatch:
         self.moved()
 
     def check(self, quiet_seconds: float) -> bool:
-        """Report why there has been no progress for ``quiet_seconds``; return whether nodes are starting."""
+        """Report pending work if there is no progress; return whether nodes are starting."""
         now = time.monotonic()
         if quiet_seconds < QUIET_SECONDS or now - self._checked_at < QUIET_SECONDS / 3:
             return False
@@ -231,7 +234,7 @@ class WaitingWatch:
         return waiting_work.has_starting_nodes
 
     def moved(self) -> None:
-        """Record that work is progressing again, and cancel the requests for nodes of other types."""
+        """Record progress and cancel the requests for nodes of other types."""
         if self._has_requested:
             self._probe_tasks.cancel()
             self._has_requested = False

@@ -1,21 +1,21 @@
-"""Specifications of user-defined losses, read from their classes.
+"""Specifications of user-defined losses.
 
-Importing a loss class requires torch, so it is imported only if a space or trial names it. The class is a
-:class:`torch.nn.Module` that is created as ``Class(model, **parameters)`` and has one of two methods:
+A loss class is a :class:`torch.nn.Module` that is created as ``Class(model, **parameters)``. It has one of two methods:
 ``compute_loss(batch)``, which takes a :class:`raysweep.training.batch.Batch`, or sentence-transformers'
-``compute_loss_from_embeddings(embeddings, labels)``.
+``compute_loss_from_embeddings(embeddings, labels)``. The class is imported only if a space or trial names it, because
+this also imports torch.
 
 =============== ======================================================================================================
 class attribute meaning
 =============== ======================================================================================================
 ``examples``    the kind of examples, a key of :data:`raysweep.config.loss_spec.EXAMPLES`; required
-``targets``     the rule for ``labels``, one of :data:`raysweep.config.loss_spec.TargetRule`; ``examples`` if missing
-``batches``     ``plain`` or ``by_label``; ``plain`` if missing
+``targets``     the rule for ``labels``, a :data:`raysweep.config.loss_spec.TargetRule`; default ``examples``
+``batches``     ``plain`` or ``by_label``; default ``plain``
 =============== ======================================================================================================
 
-After the model, each argument of ``__init__`` of type float, int, bool or a ``Literal`` of strings is a parameter of
-the loss. ``width`` and ``num_labels`` are excluded, because raysweep passes the embedding width and the number of
-classes.
+The arguments of ``__init__`` after the model are parameters of the loss if their type is float, int, bool or a
+``Literal`` of strings. The exceptions are ``width`` and ``num_labels``: raysweep passes the embedding width and the
+number of classes.
 """
 
 import functools
@@ -38,12 +38,12 @@ from raysweep.config.loss_spec import (
 from raysweep.errors import InputError
 
 SUPPLIED = ("width", "num_labels")
-"""Arguments that raysweep passes to a loss class that accepts them."""
+"""Arguments that raysweep passes if the loss class accepts them."""
 
 METHODS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"compute_loss": ("batch",), "compute_loss_from_embeddings": ("embeddings", "labels")}
 )
-"""Methods that can compute a loss, with their arguments; the first one found is used."""
+"""Loss methods and their arguments; the first one that a class defines is used."""
 
 _POSITIONAL = (
     inspect.Parameter.POSITIONAL_ONLY,
@@ -51,7 +51,7 @@ _POSITIONAL = (
     inspect.Parameter.VAR_POSITIONAL,
 )
 
-_MODULE = "torch.nn.modules.module"  # defines torch.nn.Module, whose __init__ declares *args but rejects them
+_MODULE = "torch.nn.modules.module"  # torch.nn.Module.__init__ declares *args but rejects them
 
 
 def import_object(path: str) -> Any:
@@ -63,7 +63,7 @@ def import_object(path: str) -> Any:
     module, _, names = path.partition(":")
     try:
         found: Any = importlib.import_module(module)
-    except (Exception, SystemExit) as error:  # an import may raise anything
+    except (Exception, SystemExit) as error:  # an import can raise any exception
         reason = " ".join(str(error).split())
         raise InputError(f"{path!r} cannot be imported: {type(error).__name__}: {reason}") from None
     for name in names.split("."):
@@ -87,7 +87,6 @@ def inspect_class(path: str) -> LossSpec:
             f"{path!r} is not a loss; allowed: a torch.nn.Module with the method {' or '.join(METHODS)}"
         )
     examples = _attribute(path, loss, "examples", tuple(EXAMPLES))
-    # raysweep's arguments must fit the method that computes the loss
     method = next(name for name in METHODS if callable(getattr(loss, name, None)))
     arguments = METHODS[method]
     attribute = inspect.getattr_static(loss, method)
@@ -116,7 +115,7 @@ def inspect_class(path: str) -> LossSpec:
 def _attribute(
     path: str, loss: type, name: str, allowed: tuple[str, ...], default: str | None = None
 ) -> Any:
-    """Return a class attribute's value, which must be one of ``allowed``."""
+    """Return a class attribute's value; raise InputError if it is not in ``allowed``."""
     value = getattr(loss, name, default)
     if value in allowed:
         return value
@@ -129,11 +128,11 @@ def _attribute(
 def _parameters(path: str, loss: Any) -> Iterator[tuple[str, Parameter]]:
     """Yield the name and specification of each parameter after the model.
 
-    Parameters of unsupported types are skipped and keep their defaults.
+    Parameters of unsupported types are skipped if they have a default.
     """
     try:
         signature = inspect.signature(loss, eval_str=True)
-    except Exception as error:  # evaluating annotations may raise anything
+    except Exception as error:  # evaluating annotations can raise any exception
         reason = " ".join(str(error).split())
         raise InputError(
             f"{path!r}: its parameters cannot be read: {type(error).__name__}: {reason}"
@@ -142,7 +141,7 @@ def _parameters(path: str, loss: Any) -> Iterator[tuple[str, Parameter]]:
     accepts_model = bool(parameters) and parameters[0].kind in _POSITIONAL
     if not accepts_model or loss.__init__.__module__ == _MODULE:
         raise InputError(
-            f"{path!r}: __init__ takes no positional argument; allowed: the model as the first one"
+            f"{path!r}: __init__ takes no positional argument; allowed: the model as the first argument"
         )
     for parameter in parameters[1:]:
         is_variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
@@ -159,12 +158,12 @@ def _parameters(path: str, loss: Any) -> Iterator[tuple[str, Parameter]]:
             shown = "missing" if is_missing else inspect.formatannotation(annotation)
             raise InputError(
                 f"{path!r}: the type of the parameter {parameter.name} is {shown}; allowed: float, int, bool or "
-                "Literal, or a default"
+                "Literal, or any type with a default"
             )
 
 
 def _specification(name: str, annotation: Any, default: Any) -> Parameter | None:
-    """Return the specification of a parameter with this type, or None if the type is not supported."""
+    """Return the specification of a parameter, or None if its type is not supported."""
     if annotation is bool:
         return _choice(name, (True, False), default)
     if annotation in (int, float):

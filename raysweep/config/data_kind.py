@@ -1,4 +1,4 @@
-"""Checks of a sweep's settings against its kind of data."""
+"""Checks that a sweep's settings are valid for its kind of data."""
 
 from collections.abc import Iterator
 
@@ -21,14 +21,14 @@ _MINING = (
     ),
     *("negatives", "negative_ranks", "relative_margin", "experts"),
 )
-"""Settings for mining examples from labeled sentences; with other data, they must keep their defaults."""
+"""Settings for mining examples from labeled sentences. Other kinds of data require the defaults."""
 
 
 def of_kind(config: SweepConfig, space: Space, kind: DataKind) -> SweepConfig:
-    """Return the sweep's settings for data of this kind, with the kind's default goals unless others are set.
+    """Check the sweep's settings against a kind of data, and fill in the default goals of this kind.
 
     Raises:
-        InputError: If a setting does not suit the kind. The message names the key, its value and the allowed values.
+        InputError: If a setting is not allowed with this kind.
     """
     if kind == "labeled":
         _check_goals(config, kind)
@@ -75,7 +75,7 @@ def _check_goals(config: SweepConfig, kind: DataKind) -> None:
 
 
 def _find_unsuitable(config: SweepConfig, space: Space) -> Iterator[tuple[str, str]]:
-    """Yield settings that suit only labeled sentences, such as ``space.loss is softmax``, with the allowed values."""
+    """Yield settings that require labeled sentences, such as ``space.loss is softmax``, with the allowed values."""
     without_classes = [name for name, loss in LOSSES.items() if loss.examples != "labeled_sentence"]
     for loss in space.values("loss"):
         if find_loss(loss).examples == "labeled_sentence":

@@ -1,4 +1,4 @@
-"""YAML documents that record the line of every key, so that errors can name the file, line and key."""
+"""YAML documents that record the line of every key for error messages."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,11 +13,11 @@ from raysweep.errors import InputError, did_you_mean
 
 KeyPath = tuple[str | int, ...]
 
-MAX_VALUES = 100_000  # limit for a document after its aliases are expanded
+MAX_VALUES = 100_000  # limit per document after alias expansion
 MERGE = "tag:yaml.org,2002:merge"
 TEXT = "tag:yaml.org,2002:str"
 CHOICES = "choices"
-"""The key whose value lists a parameter's choices or is a mapping with the choices as keys."""
+"""The key for a parameter's choices, which are a list or the keys of a mapping."""
 TOO_DEEP = "nested too deeply, or an alias contains itself"
 
 
@@ -42,10 +42,10 @@ def parse_value(text: str, *, is_choices: bool = False) -> Any:
 
     Args:
         text: The YAML text.
-        is_choices: Whether the keys of a top-level mapping are choices.
+        is_choices: Whether the text is the value of a ``choices`` key.
 
     Raises:
-        InputError: If `text` is not valid YAML.
+        InputError: If the text is not valid YAML.
     """
     if not text:
         return ""
@@ -66,8 +66,8 @@ def parse_value(text: str, *, is_choices: bool = False) -> Any:
 def _read_keys_as_text(node: yaml.Node, is_choices: bool, seen: set[tuple[int, bool]]) -> None:
     """Tag all keys as text, so that keys such as `0.5`, `on` or `2024-01-01` keep their spelling.
 
-    The keys below `choices` are a parameter's values, so they may also be numbers and booleans. ``seen`` contains the
-    visited nodes, each with its ``is_choices``, so that no node is visited again through an alias.
+    Keys below ``choices`` are parameter values, so they keep their types. ``seen`` prevents nodes from being visited
+    again through aliases.
     """
     visit = (id(node), is_choices)
     if visit in seen:
@@ -87,7 +87,7 @@ def _read_keys_as_text(node: yaml.Node, is_choices: bool, seen: set[tuple[int, b
 
 @dataclass
 class Document:
-    """Nested plain values, with their source file and the line of each key path."""
+    """The values in a YAML file and the line of each key path."""
 
     source: str
     values: dict[str, Any]
@@ -100,7 +100,7 @@ class Document:
         """Read a YAML file whose top level is a mapping.
 
         Raises:
-            InputError: If the file is missing or invalid. The message names the file and line.
+            InputError: If the file is missing or invalid.
         """
         try:
             text = path.read_text(encoding="utf-8")
@@ -155,7 +155,7 @@ class Document:
                 self._note_lines(loader, item, child)
 
     def _count_value(self) -> None:
-        """Count a value; raise InputError if there are too many, as nested aliases can cause."""
+        """Count a value; raise InputError if nested aliases expand to too many values."""
         self.num_values += 1
         if self.num_values > MAX_VALUES:
             raise InputError(
@@ -174,10 +174,10 @@ class Document:
     def override(
         self, path: str, text: str, short_forms: Mapping[KeyPath, str] = MappingProxyType({})
     ) -> None:
-        """Set the key at a dotted ``path`` to the YAML value ``text``, creating missing mappings along the way.
+        """Set the key at a dotted ``path`` to the YAML value ``text``, creating missing mappings.
 
-        If a key along the path is in ``short_forms`` and has a plain value, the value is first expanded to a mapping
-        that contains it under the name given there.
+        ``short_forms`` lists keys that accept a plain value in place of a mapping, each with the mapping key that the
+        value sets. Such values on the path are first expanded to mappings.
         """
         keys = tuple(path.split("."))
         target = self.values
@@ -202,11 +202,11 @@ class Document:
         self.overridden.add(keys)
 
     def has_override(self, key: str) -> bool:
-        """Return whether an override set this top-level key or any key below it."""
+        """Return whether an override set this top-level key or a key below it."""
         return any(path[0] == key for path in self.overridden)
 
     def error(self, path: Sequence[str | int], message: str) -> InputError:
-        """Return an InputError that names the origin of ``path``: a file and line, or a command-line override."""
+        """Return an InputError that names the key's file and line, or the override that set the key."""
         keys = tuple(path)
         section = keys[:-1]
         is_of_override = section not in self.lines and any(
@@ -216,7 +216,7 @@ class Document:
             return InputError(join_key(f"--{dotted(keys)}", message))
         place = self.source
         for length in range(len(keys), 0, -1):
-            # line of the key or its nearest ancestor in the file
+            # Use the line of the nearest ancestor if the key is not in the file.
             line = self.lines.get(keys[:length])
             if line is not None:
                 place += f": line {line}"
@@ -235,7 +235,7 @@ class Document:
 
 
 def _find_key(name: str, mapping: Mapping[Any, Any]) -> Any:
-    """Return the mapping's key whose text is ``name``, such as the number 16 for ``"16"``, or else ``name``."""
+    """Return the key whose text is ``name``, such as 16 for ``"16"``, or ``name`` if there is none."""
     return next((key for key in mapping if str(key) == name), name)
 
 
@@ -244,7 +244,6 @@ def _line_of(node: yaml.Node) -> int:
 
 
 def _yaml_error(path: Path, error: Exception) -> InputError:
-    """Return an InputError for a file that is not valid YAML."""
     if isinstance(error, InputError):  # a subclass of ValueError
         return error
     if isinstance(error, RecursionError):
@@ -252,7 +251,7 @@ def _yaml_error(path: Path, error: Exception) -> InputError:
     if isinstance(error, yaml.MarkedYAMLError):
         line = error.problem_mark.line + 1 if error.problem_mark else 0
         return InputError(f"{path}: line {line}: {error.problem}")
-    # such as an invalid date, number or character
+    # for example, an invalid date, number or character
     return InputError(f"{path}: invalid value: {_one_line(error)}")
 
 
@@ -277,9 +276,9 @@ def join_key(key: str, problem: str) -> str:
 
 
 def unknown_key(key: str, allowed: Iterable[str], inner: Iterable[str] = ()) -> str:
-    """Return the error message for an unknown key, suggesting the closest allowed key or ``inner`` path."""
+    """Return the error message for an unknown key, suggesting the closest name in ``allowed`` or ``inner``."""
     names = sorted(allowed)
-    paths: dict[str, str] = {}  # keyed by the last key
+    paths: dict[str, str] = {}  # keyed by the last part of the path
     for path in inner:
         last = path.rpartition(".")[2]
         paths[last] = f"{paths[last]} or {path}" if last in paths else path

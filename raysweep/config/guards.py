@@ -1,4 +1,4 @@
-"""Guards: sentence-transformers evaluators that score front members on files named in the sweep's YAML."""
+"""Guards: sentence-transformers evaluators that score the members of a front on other data."""
 
 import hashlib
 import itertools
@@ -15,7 +15,7 @@ from raysweep.storage import location
 
 
 def absolute_file(source: str) -> str:
-    """Return a checked URI, or a local path resolved against the current folder."""
+    """Return the absolute path of a local file, or a URI unchanged."""
     if not source:
         raise ValueError("is empty; allowed: the path or URI of a file")
     location.reject_null(source)
@@ -59,7 +59,7 @@ class GuardConfig(StrictModel):
 
     @property
     def files_digest(self) -> str:
-        """Return a digest of the kind and the file names, independent of the files' contents."""
+        """Return a digest of the kind and the file names, but not of the files' contents."""
         files = [getattr(self, name) for name in NEEDED[self.kind]]
         content = "\0".join([self.kind, *files])
         return hashlib.sha256(content.encode()).hexdigest()[:16]
@@ -86,8 +86,8 @@ def _check_names(guards: dict[str, GuardConfig]) -> dict[str, GuardConfig]:
     for name in guards:
         if re.fullmatch(_NAME, name) is None or len(name) > _MAX_CHARACTERS:
             raise ValueError(
-                f"the name of a guard is {name!r}; allowed: a letter or digit, then letters, digits and . _ -, at most "
-                f"{_MAX_CHARACTERS} characters in all"
+                f"the name of a guard is {name!r}; allowed: a letter or digit, followed by letters, digits and "
+                f". _ -, with at most {_MAX_CHARACTERS} characters in total"
             )
     return guards
 
@@ -114,11 +114,11 @@ PLACES = (
 )
 OTHERS = ("mark", "knee", "best", "configuration", "status", "reason", "none")
 RESERVED = (*SCORES, *PLACES, *OTHERS)
-"""Names that guards cannot have because tables, conditions and options use them; a trial's parameters are reserved too."""
+"""Names that guards cannot have. The parameters of trials are also reserved."""
 
 
 def find_reserved_name(guards: Iterable[str]) -> str:
-    """Return an error message for the first guard with a reserved name, or an empty string if there is none."""
+    """Return an error message for the first guard with a reserved name, or an empty string."""
     parameters = parameter_names()
     listed = dict.fromkeys((*RESERVED, *scores.SCORES))
     reserved = {name.lower() for name in (*listed, *parameters)}

@@ -1,4 +1,4 @@
-"""The loader, which turns a sweep file and overrides into a configuration and a search space."""
+"""Loading and validation of sweep files and command-line overrides."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,15 +42,14 @@ _COLUMNS = (
 _NULLS = ("~", "null", "Null", "NULL")  # YAML's spellings of null
 
 Override = tuple[str, str]
-"""The dotted path of a key, and the YAML value that replaces the one in the file."""
+"""The dotted path of a key and its new YAML value."""
 
 
 @dataclass(frozen=True, repr=False)
 class LoadedSweep:
     """A sweep file with overrides applied.
 
-    ``document`` records the origin of each key for error messages. ``warnings`` has a line for each setting that has no
-    effect, and for each entry of ``first`` that is repeated or left out.
+    ``warnings`` lists settings that have no effect and entries of ``first`` that are repeated or left out.
     """
 
     document: Document
@@ -67,7 +66,7 @@ class LoadedSweep:
 def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:
     """Read and check a sweep file.
 
-    If an override changes the space, entries in the file's ``first`` that are not in the new space are left out.
+    If an override changes the space, entries of ``first`` that are not in the new space are left out.
 
     Raises:
         InputError: If a value is invalid. The message names the file, line, key, value and allowed values.
@@ -90,10 +89,10 @@ def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:
 
 
 def _as_yaml(key: str, text: str) -> str:
-    """Return an override's value as YAML; sources, prompts and columns may be unquoted text that is not valid YAML.
+    """Return an override's value as YAML, adding quotes to sources, prompts and columns if needed.
 
-    Leading and trailing spaces of unquoted text are kept, as in the column name ``Body ``. A source may also be a YAML
-    list, and a prompt a YAML mapping with ``query`` and ``document``. All three may also be quoted text or null.
+    Unquoted text keeps its leading and trailing spaces. Quoted text, null, lists of sources, and prompts that are
+    mappings with ``query`` and ``document`` are returned unchanged.
     """
     is_source = key in _SOURCES
     is_prompt = key in (*_PROMPTS, *_PROMPTS_OF_SIDES)
@@ -116,7 +115,7 @@ def _as_yaml(key: str, text: str) -> str:
 
 
 def _check_combinations(document: Document, config: SweepConfig) -> None:
-    """Check settings that depend on one another or on the trials' parameters."""
+    """Check settings that depend on other settings."""
     k = config.evaluation.k
     num_pool = config.evaluation.num_pool
     if num_pool is not None and k > num_pool:
@@ -132,10 +131,10 @@ def _check_combinations(document: Document, config: SweepConfig) -> None:
 
 
 def _with_points_of_goals(document: Document, config: SweepConfig) -> SweepConfig:
-    """Return the configuration; if the ``watched`` score is a goal, remove the kinds of points that lack this score.
+    """Remove the kinds of points that lack the ``watched`` score if this score is a goal.
 
     Raises:
-        InputError: If this score is a goal and watched data is not measured at each rung, or the file sets such points.
+        InputError: If ``watched`` is a goal but is not measured at each rung, or if the file sets points that lack it.
     """
     objective = config.objective
     if WATCHED not in objective.goals:
@@ -159,10 +158,10 @@ def _with_points_of_goals(document: Document, config: SweepConfig) -> SweepConfi
 
 
 def _adapt_to_sequence(document: Document, config: SweepConfig, space: Space) -> SweepConfig:
-    """Return the configuration; if it has ``data.sequence``, set one rung per data set and no early stopping.
+    """Set one rung per data set and disable early stopping if ``data.sequence`` is set.
 
     Raises:
-        InputError: If a setting does not suit the sequence, or if a loss requires a sequence and there is none.
+        InputError: If a setting is not allowed with a sequence, or if a loss requires a sequence and there is none.
     """
     if not config.data.sequence:
         for loss in space.values("loss"):
@@ -184,7 +183,7 @@ def _adapt_to_sequence(document: Document, config: SweepConfig, space: Space) ->
 def _find_unsuitable_training(
     config: SweepConfig, space: Space
 ) -> Iterator[tuple[KeyPath, object, str]]:
-    """Yield rung settings, losses and parameters that do not suit training on one data set per rung."""
+    """Yield rung settings, losses and parameters that are not allowed with a sequence."""
     policy = config.early_stopping.policy
     if policy != "none" and "policy" in config.early_stopping.model_fields_set:
         yield ("early_stopping", "policy"), policy, "none"
@@ -204,7 +203,7 @@ def _find_unsuitable_training(
 
 
 def _find_unsuitable(config: SweepConfig) -> Iterator[tuple[KeyPath, object, str]]:
-    """Yield settings that do not suit a sequence, with their current and allowed values."""
+    """Yield settings that are not allowed with a sequence, with their current and allowed values."""
     if config.data.kind not in (None, "labeled"):
         yield ("data", "kind"), config.data.kind, "labeled"
     if config.resources.gpus_per_trial == "measured":
@@ -230,7 +229,7 @@ def _find_unsuitable(config: SweepConfig) -> Iterator[tuple[KeyPath, object, str
 
 
 def _check_targets(document: Document, config: SweepConfig, space: Space) -> None:
-    """Check that soft targets have experts, and that losses distill margins only from another encoder."""
+    """Check that soft targets have experts and that margins are distilled from another encoder."""
     soft = [value for value in space.values("targets") if value in SOFT_TARGETS]
     if soft and not config.examples.experts:
         place = (
@@ -258,11 +257,9 @@ def _check_first(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the configurations in ``first``, and warnings about those that are left out or repeated.
 
-    If an override changed the space, configurations in the file that are not in the new space are left out.
-
     Raises:
-        InputError: If there are more configurations than trials, or if one is empty, is invalid, or repeats a complete
-            configuration.
+        InputError: If there are more configurations than trials, or if one is empty, invalid or a duplicate
+            of a complete one.
     """
     num_trials = config.budget.trials
     if len(config.first) > num_trials:
@@ -302,10 +299,10 @@ def _check_first(
 
 
 def find_space(name: str) -> Path:
-    """Return the path of a sweep file, given this path or the name of a shipped space.
+    """Return the path of a sweep file, given its path or the name of a shipped space.
 
     Raises:
-        InputError: If neither exists; the message lists the shipped spaces.
+        InputError: If neither exists.
     """
     path = Path(name)
     if not path.name:
@@ -313,7 +310,7 @@ def find_space(name: str) -> Path:
     if is_file(path) or path.parent != Path():
         return path
     package = Path(__file__).parents[1]
-    # installed package, or checkout
+    # in an installed package or a checkout
     folders = (
         package / "search_spaces",
         package.parent / "search_spaces",
@@ -339,13 +336,13 @@ def parse_overrides(arguments: Sequence[str]) -> list[Override]:
         flag = remaining.pop(0)
         if not flag.startswith("--"):
             raise InputError(
-                f"unexpected argument {flag!r}; overrides are --KEY VALUE, with the dotted path of a key"
+                f"unexpected argument {flag!r}; overrides are --KEY VALUE, where KEY is a dotted path"
             )
         key, equals, value = flag[2:].partition("=")
         if not equals:
             if not remaining:
                 raise InputError(
-                    f"{flag} has no value; overrides are --KEY VALUE, with the dotted path of a key"
+                    f"{flag} has no value; overrides are --KEY VALUE, where KEY is a dotted path"
                 )
             value = remaining.pop(0)
             if value.startswith("--"):  # an unset shell variable leaves no value

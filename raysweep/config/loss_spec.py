@@ -10,9 +10,9 @@ from raysweep.config.sides import Side
 from raysweep.errors import InputError
 
 ExampleKind = Literal["triplet", "labeled_pair", "positive_pair", "scored_pair"]
-"""Kinds of mined examples. New kinds go last, because the position seeds the sampling."""
+"""Kinds of mined examples. Add new kinds at the end, because the sampling seed depends on the position."""
 
-# A labeled sentence is a training sentence with its class. It is not mined.
+# A labeled sentence is a training sentence and its class. It is not mined.
 LossExamples = ExampleKind | Literal["labeled_sentence"]
 
 TargetType = Literal["none", "float", "class"]
@@ -20,7 +20,7 @@ TargetType = Literal["none", "float", "class"]
 
 @dataclass(frozen=True)
 class ExampleSchema:
-    """The columns of an example, each holding one sentence, and the type of the example's target."""
+    """The sentence columns of an example and the type of its target."""
 
     columns: tuple[str, ...]
     targets: TargetType = "none"
@@ -34,7 +34,7 @@ class ExampleSchema:
 EXAMPLES: Mapping[LossExamples, ExampleSchema] = MappingProxyType(
     {
         "triplet": ExampleSchema(("anchor", "positive", "negative")),
-        # 1 for the same class, otherwise 0
+        # target 1 for the same class, otherwise 0
         "labeled_pair": ExampleSchema(("anchor", "other"), "class"),
         "positive_pair": ExampleSchema(("anchor", "positive")),
         "scored_pair": ExampleSchema(("anchor", "other"), "float"),  # a target cosine
@@ -43,7 +43,7 @@ EXAMPLES: Mapping[LossExamples, ExampleSchema] = MappingProxyType(
 )
 
 TargetRule = Literal["examples", "reference_margin", "reference_embedding"]
-"""The rule by which :func:`raysweep.training.batch.targets_of` computes a batch's targets.
+"""The rules that :func:`raysweep.training.batch.targets_of` can use to compute a batch's targets.
 
 - ``examples``: the targets stored with the examples, if their kind has any.
 - ``reference_margin``: cosine(anchor, positive) - cosine(anchor, negative) under the reference encoder.
@@ -51,7 +51,7 @@ TargetRule = Literal["examples", "reference_margin", "reference_embedding"]
 """
 
 BatchRule = Literal["plain", "by_label"]
-"""The rule for batches: examples in random order, or groups of ``examples_per_class`` examples of the same class."""
+"""How batches are formed: from single examples, or from groups of ``examples_per_class`` examples of the same class."""
 
 Value = bool | int | float | str
 """A value of a loss parameter."""
@@ -65,8 +65,8 @@ class Number:
 
     Attributes:
         default: Default value, or None if the parameter is required.
-        keyword: The parameter's name in the class, or empty if raysweep applies the parameter itself.
-        off: The value at which the parameter has no effect, if any. It may be set even if the loss lacks the parameter.
+        keyword: The keyword argument of the class, or empty if raysweep applies the parameter itself.
+        off: The value that disables the parameter, if any. It is also allowed for losses without this parameter.
     """
 
     default: float | None
@@ -81,7 +81,7 @@ class Number:
 
     @property
     def allowed(self) -> str:
-        """Return the allowed values in words, such as "above 0, at most 10"."""
+        """Return the allowed values as text, such as "above 0, at most 10"."""
         named = ((words, getattr(self, name)) for name, words in _BOUNDS)
         bounds = [f"{words} {bound:g}" for words, bound in named if bound is not None]
         if self.is_integer:
@@ -89,10 +89,10 @@ class Number:
         return ", ".join(bounds) or "a number"
 
     def check(self, name: str, value: object) -> float:
-        """Return the value as a float, or as an int if the parameter is a whole number.
+        """Return the value as a float, or as an int if the parameter is an integer.
 
         Raises:
-            InputError: If the value is not a number or is out of range. The message names the value and the range.
+            InputError: If the value is not a number or is out of range.
         """
         is_number = isinstance(value, int if self.is_integer else int | float) and not isinstance(
             value, bool
@@ -113,13 +113,13 @@ class Number:
         return int(number) if self.is_integer else float(number)
 
     def arguments(self, value: float) -> dict[str, Any]:
-        """Return the keyword arguments that pass this value to the class."""
+        """Return the keyword arguments for the class."""
         return {self.keyword: value} if self.keyword else {}
 
 
 @dataclass(frozen=True)
 class Option:
-    """The effect of an option of a :class:`Choice`: keyword arguments for the loss class, or another class."""
+    """An option of a :class:`Choice`, which sets keyword arguments of the loss class or replaces the class."""
 
     arguments: Mapping[str, Any] = field(default_factory=dict)
     class_path: str | None = None
@@ -143,18 +143,14 @@ class Choice:
         )
 
     def check(self, name: str, value: object) -> bool | str:
-        """Return the value.
-
-        Raises:
-            InputError: If the value is not an option. The message names the parameter, its value and the options.
-        """
+        """Return the value; raise InputError if it is not an option."""
         for option in self.options:
             if type(option) is type(value) and option == value:
                 return option
         raise InputError(f"{name} is {value!r}; allowed: {self.allowed}")
 
     def arguments(self, value: bool | str) -> dict[str, Any]:
-        """Return the keyword arguments that pass this option to the class."""
+        """Return the keyword arguments for the class."""
         return dict(self.options[value].arguments)
 
 
@@ -168,12 +164,12 @@ class LossSpec:
     Attributes:
         examples: The kind of examples that the loss trains on.
         class_path: The import path of the loss class, as ``package.module:Class``.
-        parameters: The loss's parameters, keyed by name in a space. A parameter has the same meaning in all losses.
+        parameters: The parameters, keyed by name. A name has the same meaning in all losses.
         constants: Fixed keyword arguments for the class, with import paths as values.
-        targets: The rule that sets a batch's targets.
-        batches: The rule that groups examples into batches.
-        has_head: Whether the loss trains a softmax head, which gives the encoder class probabilities.
-        description: A description of the loss for the reference documentation.
+        targets: How a batch's targets are computed.
+        batches: How batches are formed.
+        has_head: Whether the loss trains a softmax head, which predicts class probabilities.
+        description: A description for the reference documentation.
     """
 
     examples: LossExamples
@@ -193,7 +189,7 @@ class LossSpec:
         }
 
     def class_path_of(self, values: Mapping[str, Value]) -> str:
-        """Return the import path of the class for these parameter values; an option may replace the default class."""
+        """Return the import path of the class, which an option can replace."""
         for name, spec in self.parameters.items():
             if isinstance(spec, Choice):
                 option = spec.options[values[name]]  # type: ignore[index]
@@ -202,7 +198,7 @@ class LossSpec:
         return self.class_path
 
     def arguments(self, values: Mapping[str, Value]) -> dict[str, Any]:
-        """Return the class's keyword arguments for these parameter values, excluding the constants."""
+        """Return the keyword arguments for the class, excluding the constants."""
         arguments: dict[str, Any] = {}
         for name, spec in self.parameters.items():
             arguments |= spec.arguments(values[name])  # type: ignore[arg-type]

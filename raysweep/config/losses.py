@@ -1,4 +1,4 @@
-"""The table of losses that :mod:`raysweep.training.losses` builds."""
+"""The built-in losses and their parameters."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -98,8 +98,8 @@ _COSINE_BATCH = {
 
 LOSSES: Mapping[str, LossSpec] = MappingProxyType(
     {
-        # The distance is always explicit: in sentence-transformers 5.0 to 5.3, TripletLoss's default pushed positives
-        # away. Cosine distances differ by at most 2, so a margin above 2 is never met; published margins reach 10.
+        # The default distance of TripletLoss pushes positives away in sentence-transformers 5.0 to 5.3.
+        # Cosine distances differ by at most 2, but published margins go up to 10.
         "triplet": LossSpec(
             "triplet",
             f"{_LIBRARY}:TripletLoss",
@@ -321,20 +321,20 @@ SEQUENCE_LOSSES: Mapping[str, LossSpec] = MappingProxyType(
         ),
     }
 )
-"""The losses of trials that learn the data sets of ``data.sequence`` one after another."""
+"""The losses for trials that train on the data sets of ``data.sequence`` one after another."""
 
 LOSS_PARAMETERS = tuple(
     sorted(
         {name for loss in (*LOSSES.values(), *SEQUENCE_LOSSES.values()) for name in loss.parameters}
     )
 )
-"""The parameters of the losses in both tables."""
+"""The names of all parameters of the built-in losses."""
 
 ALL_LOSSES: Mapping[str, LossSpec] = MappingProxyType({**LOSSES, **SEQUENCE_LOSSES})
 
 
 def find_loss(name: str) -> LossSpec:
-    """Return the specification of a named loss, or of a user's class with the import path ``package.module:Class``.
+    """Return the specification of a built-in loss, or of a user-defined class at ``package.module:Class``.
 
     Raises:
         InputError: If the loss is unknown, or if the path cannot be imported or is not a loss.

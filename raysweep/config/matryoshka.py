@@ -1,4 +1,4 @@
-"""The widths at which a trial with ``matryoshka`` computes its loss (Kusupati et al. 2022, arXiv:2205.13147)."""
+"""Embedding widths of the Matryoshka loss (Kusupati et al. 2022, arXiv:2205.13147)."""
 
 from raysweep.errors import InputError
 
@@ -20,9 +20,9 @@ def check(text: str) -> None:
 
 
 def widths(text: str, full: int) -> tuple[int, ...]:
-    """Return the widths for embeddings of width ``full``, in descending order and starting with ``full``.
+    """Return the widths in descending order, starting with ``full``, the width of the embeddings.
 
-    For ``halves``, the others are the full width divided by 2, 4, and so on, as long as the result is at least 32.
+    ``halves`` halves the width repeatedly while the result is at least MIN_HALF.
 
     Raises:
         InputError: If a listed width is not below ``full``.
@@ -42,7 +42,7 @@ def widths(text: str, full: int) -> tuple[int, ...]:
 
 
 def check_truncated(width: int, full: int) -> None:
-    """Raise InputError unless a truncated embedding is shorter than the full one."""
+    """Raise InputError unless the truncated width is below the full width."""
     if width >= full:
         raise InputError(
             f"evaluation.points.truncate is {width}; allowed: below {full}, the width of the embeddings"

@@ -1,4 +1,4 @@
-"""Optional packages that a sweep's settings require, checked before any work starts."""
+"""Checks that the optional packages that a sweep requires are installed."""
 
 import importlib.util
 import os
@@ -17,10 +17,10 @@ EXTRA_OF_SCHEME = {"s3": "s3", "gs": "gcs"}
 
 
 class Need(NamedTuple):
-    """The import name of an optional package, and the key or command-line option that requires it."""
+    """An optional package, and the key or command-line option that requires it."""
 
     key: str
-    package: str
+    package: str  # the import name
     extra: str  # the raysweep extra that installs the package
 
 
@@ -34,7 +34,7 @@ def check(needs: Iterable[Need]) -> None:
 
 
 def needs_of_sweep(config: SweepConfig, space: Space) -> Iterator[Need]:
-    """Yield the packages needed to prepare and search; existing artifacts may make some unnecessary."""
+    """Yield the packages for preparation and search, including those that existing artifacts make unnecessary."""
     storage = config.storage
     yield from needs_of_storage("storage.runs", storage.runs)
     yield from needs_of_storage(storage.artifacts_key, storage.artifacts_location)
@@ -63,34 +63,34 @@ def needs_of_sweep(config: SweepConfig, space: Space) -> Iterator[Need]:
 
 
 def needs_of_adapters(key: str, adapters: Iterable[object]) -> Iterator[Need]:
-    """Yield the package for LoRA adapters, if a trial or point has an adapter."""
+    """Yield the package for LoRA adapters if any are used."""
     if "lora" in adapters:
         yield Need(key, "peft", "lora")
 
 
 def needs_of_mining(config: SweepConfig, space: Space) -> Iterator[Need]:
-    """Yield the package for finding nearest neighbors, which existing artifacts may make unnecessary."""
+    """Yield the package for nearest-neighbor search if examples are mined with it."""
     is_mined = config.examples.are_nearest and not config.data.is_related
     if is_mined and mined_kinds(space.values("loss")):
         yield Need("examples.neighbors", "faiss", "cpu")
 
 
 def needs_of_storage(key: str, place: str) -> Iterator[Need]:
-    """Yield the packages for a folder or an object store."""
+    """Yield the package for a storage location if it is a URI."""
     if location.is_uri(place):
         scheme, _, _ = place.partition("://")
         yield Need(key, "obstore", EXTRA_OF_SCHEME[scheme])
 
 
 def needs_of_sources(key: str, sources: Iterable[str]) -> Iterator[Need]:
-    """Yield the package for data sources on the hub."""
+    """Yield the package for data sets on the Hugging Face Hub."""
     for source in sources:
         if source.startswith("hub:"):
             yield Need(key, "datasets", "hub")
 
 
 def needs_of_encoder(key: str, encoder: EncoderConfig | None) -> Iterator[Need]:
-    """Yield the packages for an encoder, if one is given."""
+    """Yield the packages for an encoder."""
     if encoder is None:
         return
     if encoder.name == "demo":
@@ -99,7 +99,7 @@ def needs_of_encoder(key: str, encoder: EncoderConfig | None) -> Iterator[Need]:
 
 
 def needs_of_trackers(config: TrackersConfig) -> Iterator[Need]:
-    """Yield the packages for the trackers' clients; each tracker's package and extra are named after the tracker."""
+    """Yield the client packages of the trackers."""
     for name in config.named:
         yield Need(f"trackers.{name}", name, name)
     if config.mlflow is not None:

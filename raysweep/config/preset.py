@@ -1,4 +1,4 @@
-"""Presets: complete or partial configurations requested by the user and checked against the space."""
+"""Presets: complete or partial configurations requested by the user."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -9,11 +9,11 @@ from raysweep.config.space import Choices, Fixed, Parameter, Parameters, Range, 
 from raysweep.config.trial import parameter_names
 from raysweep.errors import InputError
 
-MAX_SHOWN = 80  # maximum characters of a value in a message
+MAX_SHOWN = 80  # maximum number of characters shown in a message
 
 
 class ParameterError(InputError):
-    """The parameter ``key`` of a preset is invalid."""
+    """An invalid parameter in a preset."""
 
     def __init__(self, key: str, problem: str) -> None:
         super().__init__(join_key(key, problem))
@@ -22,10 +22,10 @@ class ParameterError(InputError):
 
 @dataclass(frozen=True)
 class Preset:
-    """A trial's requested values; the sampler proposes the others.
+    """A trial's requested values; the sampler proposes the rest.
 
-    ``params`` contains the values under the sampler's parameter names, such as ``loss=triplet.margin``, excluding
-    parameters that the space fixes. ``is_complete`` is true if the sampler has nothing to propose.
+    ``params`` maps the sampler's parameter names, such as ``loss=triplet.margin``, to values. It excludes parameters
+    that the space fixes. ``is_complete`` is true if there is nothing left for the sampler to propose.
     """
 
     values: Mapping[str, Any]
@@ -34,12 +34,12 @@ class Preset:
 
 
 def preset_of(space: Space, values: Mapping[str, Any]) -> Preset:
-    """Return the values as a preset.
+    """Check the values against the space and return them as a preset.
 
     A parameter that exists only under a choice must be given together with that choice.
 
     Raises:
-        ParameterError: If any value is not in the space. The message names the first one and the allowed values.
+        ParameterError: If any value is not in the space.
     """
     reading = _Reading(values)
     params = dict(reading.params(space.parameters, ""))
@@ -51,14 +51,14 @@ def preset_of(space: Space, values: Mapping[str, Any]) -> Preset:
 
 @dataclass
 class _Reading:
-    """State of matching values with a space's parameters: the names used, and whether any parameter was left out."""
+    """State while matching a preset's values to a space's parameters."""
 
     values: Mapping[str, Any]
     used: set[str] = field(default_factory=set)
     left_out: bool = False
 
     def params(self, parameters: Parameters, prefix: str) -> Iterator[tuple[str, Any]]:
-        """Yield these parameters' values under the sampler's names, which start with ``prefix``."""
+        """Yield the sampler's name, which starts with ``prefix``, and the value of each requested parameter."""
         for name, parameter in parameters.items():
             if name in self.values:
                 self.used.add(name)
@@ -75,7 +75,7 @@ class _Reading:
 
 
 def _checked(name: str, parameter: Parameter, value: Any) -> Any:
-    """Return the value in the form that the space has, or raise ParameterError if it is not in the space."""
+    """Return the value with its type in the space; raise ParameterError if it is not in the space."""
     shown = _shortened(repr(value))
     if isinstance(value, dict | list):
         raise ParameterError(name, f"is {shown}; allowed: a plain value")
@@ -83,7 +83,7 @@ def _checked(name: str, parameter: Parameter, value: Any) -> Any:
         case Fixed():
             if not _is_same(parameter.value, value):
                 raise ParameterError(
-                    name, f"is {shown}; allowed: {parameter.value!r}, which the space fixes"
+                    name, f"is {shown}; allowed: {parameter.value!r}, since the space fixes it"
                 )
             return parameter.value
         case Range():
@@ -101,12 +101,12 @@ def _checked(name: str, parameter: Parameter, value: Any) -> Any:
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Return whether two plain values are equal; unlike in Python, true does not equal 1."""
+    """Return whether two plain values are equal; unlike in Python, True does not equal 1."""
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
 def _why_unused(space: Space, key: str, values: Mapping[str, Any]) -> str:
-    """Return an error message for a key that matches no parameter of the space, given the other values."""
+    """Return the error message for a key that matches no parameter of the configuration."""
     conditions = []
     for name, parameter in space.parameters.items():
         if not isinstance(parameter, Choices):

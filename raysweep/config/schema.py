@@ -1,7 +1,7 @@
 """The JSON schema for sweep files, for completion and validation in editors.
 
-The schema is generated from the models that validate a file, so it covers all keys. It does not enforce rules that
-involve several keys, such as which parameters belong to which loss.
+The schema is generated from the pydantic models. It does not enforce rules that involve several keys, such as which
+parameters belong to which loss.
 """
 
 import re
@@ -18,7 +18,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 Schema = dict[str, Any]
 
-_IMPORT_PATH = "^[^:]+:[^:]+$"  # for a user's own loss
+_IMPORT_PATH = "^[^:]+:[^:]+$"  # user-defined losses
 
 _NUMBERS = ("number", "integer")
 
@@ -28,7 +28,7 @@ _PARAMETERS: Schema = {"$ref": "#/$defs/Parameters"}
 
 
 def sweep_schema() -> Schema:
-    """Return the JSON schema (draft 2020-12) for a sweep file as plain values; it is identical on every machine."""
+    """Return the JSON schema (draft 2020-12) for sweep files."""
     schema = _without_titles(SweepConfig.model_json_schema())
     definitions = schema.pop("$defs")
     encoder = definitions[EncoderConfig.__name__]
@@ -75,7 +75,7 @@ def sweep_schema() -> Schema:
 
 
 def trial_schema() -> Schema:
-    """Return the JSON schema for a trial's parameters, including those of all losses in one mapping."""
+    """Return the JSON schema for a trial's parameters, including the parameters of all losses."""
     schema = TrialConfig.model_json_schema()
     loss_schema = schema["properties"].pop("loss")
     del schema["properties"]["loss_parameters"]
@@ -95,9 +95,9 @@ def trial_schema() -> Schema:
 
 
 def _without_titles(schema: Any) -> Any:
-    """Return the schema without titles, which repeat the keys, and without defaults for entire sections.
+    """Return the schema without titles and without defaults for entire sections.
 
-    The keys in a section have their own defaults.
+    Titles repeat the keys, and the keys in a section have their own defaults.
     """
     if isinstance(schema, list):
         return [_without_titles(item) for item in schema]
@@ -112,12 +112,12 @@ def _without_titles(schema: Any) -> Any:
 
 
 def _parameter(name: str, field: Schema) -> Schema:
-    """Return the schema for a parameter, which allows plain values, choices and, for a number, a range."""
+    """Return the schema for a parameter: a plain value, choices or, for numbers, a range."""
     about: Schema = {key: field.pop(key) for key in ("description", "default") if key in field}
     if name in LOSS_PARAMETERS:
         del about["default"]  # each loss has its own default
     alternatives = field.get("anyOf", [field])
-    # Constraints that validators check, so the model's own schema lacks them.
+    # The model's schema lacks these constraints because validators check them.
     constraints: Schema = {}
     if name == "loss":
         constraints = {"anyOf": [{"enum": list(ALL_LOSSES)}, {"pattern": _IMPORT_PATH}]}
@@ -165,7 +165,7 @@ def _choices(value: Schema, plain: list[Schema], *, is_loss: bool) -> Schema:
     if value.get("type") == "string":
         conditional["propertyNames"] = value
     if is_loss:
-        # parameters of user-defined losses are not in the table
+        # The parameters of user-defined losses are unknown.
         conditional["patternProperties"] = {_IMPORT_PATH: {"type": ["object", "null"]}}
     return {
         "description": "Choices: a list of values, or a mapping from values to parameters.",

@@ -1,15 +1,19 @@
-"""The two sides of retrieval, queries and documents, and pairs of values for them."""
+"""The two sides of retrieval: queries and documents."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
 Side = Literal["query", "document"]
-"""A sentence's side in retrieval. An example's anchor is a query; retrieved sentences are documents."""
+"""A sentence's side in retrieval."""
 
 Tower = Literal["both", "query", "separate"]
-"""The encoders that a trial tunes: one for ``both`` sides; only the ``query`` encoder, while documents keep the
-reference's embeddings; or two ``separate`` encoders that start out identical."""
+"""The encoders that a trial tunes.
+
+- ``both``: one encoder for both sides.
+- ``query``: only the query encoder; documents keep the reference encoder's embeddings.
+- ``separate``: two encoders that start out identical.
+"""
 
 T_co = TypeVar("T_co", covariant=True)
 U = TypeVar("U")
@@ -17,7 +21,7 @@ U = TypeVar("U")
 
 @dataclass(frozen=True)
 class Sides(Generic[T_co]):
-    """A value for queries and a value for documents, which are the same object if they do not differ."""
+    """A value for queries and a value for documents, which may be the same object."""
 
     query: T_co
     document: T_co
@@ -47,12 +51,12 @@ class Sides(Generic[T_co]):
         return self.query if side == "query" else self.document
 
     def map(self, function: Callable[[T_co], U]) -> "Sides[U]":
-        """Return the function's results for both values; for a shared value, call the function once and share the result."""
+        """Apply a function to both values, or only once if they are shared."""
         document = function(self.document)
         return Sides(document if self.is_shared else function(self.query), document)
 
     def zip(self, other: "Sides[U]") -> "Sides[tuple[T_co, U]]":
-        """Return the pair of values on each side; if both operands are shared, the sides share one pair."""
+        """Pair the values of both operands on each side; the sides share one pair if both operands are shared."""
         documents = (self.document, other.document)
         is_shared = self.is_shared and other.is_shared
         return Sides(documents if is_shared else (self.query, other.query), documents)

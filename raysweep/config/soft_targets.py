@@ -1,4 +1,4 @@
-"""Soft-target rules, which compute target cosines for scored pairs from their cosines under K frozen experts.
+"""Rules that compute target cosines for scored pairs from their cosines under K frozen experts.
 
 The rules are from Lu et al. 2024, "Improving embedding with contrastive fine-tuning on small datasets with
 expert-augmented scores" (arXiv:2408.11868).
@@ -16,9 +16,9 @@ Scores = NDArray[np.floating]
 
 @dataclass(frozen=True)
 class SoftTargets:
-    """A rule for targets, with one function for pairs of the same class and one for pairs of different classes.
+    """A rule with separate functions for pairs of the same class and pairs of different classes.
 
-    Both functions take the pairs' scores (n, K), in ascending order along K, and return targets (n,).
+    Both functions take the pairs' scores (n, K), sorted in ascending order along K, and return targets (n,).
     """
 
     same_class: Callable[[Scores], Scores]
@@ -53,7 +53,7 @@ SOFT_TARGETS: Mapping[str, SoftTargets] = MappingProxyType(
             _highest, _lowest, "the highest score, or the lowest for pairs of different classes"
         ),
         "soft2": SoftTargets(_mean, _mean, "the mean score"),
-        # The paper's formula is the maximum of the two highest scores, which is simply the highest.
+        # The paper's formula takes the maximum of the two highest scores, which is the highest.
         "soft3": SoftTargets(
             _highest,
             _second_lowest,
@@ -71,7 +71,7 @@ SOFT_TARGETS: Mapping[str, SoftTargets] = MappingProxyType(
 def soft_targets(
     rule: str, same_class: NDArray[np.bool_], scores: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """Return the target cosines (n,) that a rule from the table assigns to pairs.
+    """Return the target cosines (n,) of pairs.
 
     Args:
         rule: A name in :data:`SOFT_TARGETS`.
@@ -85,9 +85,9 @@ def soft_targets(
 
 
 def count_active(same_class: NDArray[np.bool_], scores: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Return each expert's number of active pairs, (K,): pairs whose ``soft1`` target is the expert's score.
+    """Count the pairs for which each expert's score is the ``soft1`` target; return the counts (K,).
 
-    If several experts have that score, the pair counts for each of them.
+    If experts tie, the pair counts for each of them.
     """
     targets = soft_targets("soft1", same_class, scores)
     is_active = scores == targets[:, None]

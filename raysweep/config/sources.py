@@ -1,4 +1,4 @@
-"""Settings for data sources and for reading their rows."""
+"""Settings for data sources."""
 
 from typing import Annotated, Any, Literal
 
@@ -10,14 +10,14 @@ from raysweep.storage import location
 
 
 def absolute_source(source: str) -> str:
-    """Return a source with an absolute path, since workers have different working directories."""
+    """Make a source's path absolute, because workers have different working directories."""
     if source == "demo" or source.startswith("hub:"):
         return location.reject_null(source)
     return absolute_file(source)
 
 
 def _source_or_list(value: Any) -> Any:
-    """Check the type before pydantic does, since pydantic would report one error per allowed type."""
+    """Check the type before pydantic does, because pydantic would report one error per allowed type."""
     entries = value if isinstance(value, list) else [value]
     for entry in entries:
         if not isinstance(entry, str):

@@ -9,8 +9,8 @@ mapping from each choice to parameters that exist only under it::
         multiple_negatives: {scale: {choices: [10, 20, 40]}}
     learning_rate: {low: 1.0e-6, high: 2.0e-4, log: true}
 
-For the sampler, the name of a parameter under a choice includes the choice (``loss=triplet.margin``), because Optuna
-requires one distribution per name.
+The sampler's name for a parameter under a choice includes the choice (``loss=triplet.margin``), because Optuna requires
+one distribution per name.
 """
 
 import itertools
@@ -75,7 +75,7 @@ class Choices:
 
     @property
     def conditional(self) -> bool:
-        """Return whether any parameters exist under a choice."""
+        """Return whether any choice has parameters of its own."""
         return any(self.options.values())
 
 
@@ -89,8 +89,8 @@ class FixedSuggester:
     """A Suggester that returns a known configuration's values and records the sampler's parameters.
 
     ``params`` and ``distributions`` are keyed by the sampler's names, like those in ``optuna.trial.FixedTrial``. The
-    methods raise ValueError if a value is not in the space. Ranges of parameters in ``widened`` are extended to include
-    the value instead.
+    methods raise ValueError if a value is not in the space. If the parameter is in ``widened``, its range is extended
+    instead.
     """
 
     def __init__(self, values: Mapping[str, Any], widened: Collection[str] = ()) -> None:
@@ -133,7 +133,7 @@ class FixedSuggester:
 
 
 def _parameter_of(name: str) -> str:
-    """Return a parameter's own name, without the choices that prefix the sampler's name."""
+    """Return the parameter's name, such as ``margin`` for ``loss=triplet.margin``."""
     return name.rpartition(".")[2]
 
 
@@ -146,7 +146,7 @@ _MOST_MEMORY: Mapping[str, Callable[[list[Any]], Any]] = {
     "lora_targets": lambda targets: max(targets, key=TARGETS.index),
     "lora_dropout": max,
 }
-"""Functions that choose, from a parameter's values, the one that uses the most memory."""
+"""Functions that select the most memory-intensive value of a parameter."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class Space:
     parameters: Parameters
 
     def draw(self, suggest: Suggester) -> dict[str, Any]:
-        """Draw the values for one configuration; ``suggest`` is an ``optuna.Trial`` or has its three methods."""
+        """Draw a configuration's values from ``suggest``, such as an ``optuna.Trial``."""
         return dict(_draw(self.parameters, suggest, ""))
 
     def suggest_fixed(
@@ -164,10 +164,10 @@ class Space:
     ) -> FixedSuggester:
         """Return a suggester with the sampler's parameters for a known configuration.
 
-        Ranges of parameters in ``widened`` allow any number.
+        Ranges of parameters in ``widened`` are extended if necessary.
 
         Raises:
-            ValueError: If a value is not in the space; the message names the first one.
+            ValueError: If a value is not in the space.
         """
         suggester = FixedSuggester(values, widened)
         for name, value in self.draw(suggester).items():
@@ -176,18 +176,15 @@ class Space:
         return suggester
 
     def grid(self) -> list[dict[str, Scalar]]:
-        """Return all combinations as sampler parameters to enqueue; raise InputError if any parameter is a range."""
+        """Return all combinations of choices under the sampler's names; raise InputError if a parameter is a range."""
         return list(_combinations(self.parameters, ""))
 
     def describe(self) -> list[str]:
-        """Return a readable line for each parameter, indented if the parameter exists only under a choice."""
+        """Return one line of text per parameter, indented for parameters under a choice."""
         return list(_describe(self.parameters, ""))
 
     def largest(self) -> list[TrialConfig]:
-        """Return, for each branch of the space and each tower, the trial that uses the most memory.
-
-        Each has the largest batch and the fewest frozen parameters.
-        """
+        """Return the trial that uses the most memory for each branch of the space and each tower."""
         extremes = {}
         for name, choose in _MOST_MEMORY.items():
             values = [value for value in self.values(name) if value is not None]
@@ -226,7 +223,7 @@ class Space:
         return tuple(logarithmic)
 
     def values(self, name: str) -> list[Any]:
-        """Return all values that a parameter may have, or the two bounds if it is a range."""
+        """Return all values that a parameter may have, including the two bounds of each range."""
         return values_of(self.parameters, name)
 
 
@@ -296,7 +293,7 @@ def _combinations(parameters: Parameters, prefix: str) -> Iterator[dict[str, Sca
 
 
 def _merged_product(axes: list[list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
-    """Yield all combinations of one dictionary per axis, merged into a single dictionary."""
+    """Yield each combination of one dictionary per axis as a single dictionary."""
     for parts in itertools.product(*axes):
         merged: dict[str, Any] = {}
         for part in parts:
@@ -315,7 +312,7 @@ def find(parameters: Parameters, name: str) -> Iterator[Parameter]:
 
 
 def values_of(parameters: Parameters, name: str) -> list[Any]:
-    """Return all values that a parameter may have anywhere in the space; for a range, these are its two bounds."""
+    """Return all values that a parameter may have, including the two bounds of each range."""
     values: list[Any] = []
     for parameter in find(parameters, name):
         if isinstance(parameter, Fixed):
@@ -334,7 +331,7 @@ _DECIDING = (
     "schedule",
     "adapter",
 )
-# parameters that depend on those, except most of the loss-specific ones
+# parameters that depend on those above, excluding most loss-specific ones
 _DEPENDING = (
     "momentum",
     "decay",
@@ -343,10 +340,10 @@ _DEPENDING = (
 
 
 def branches(parameters: Parameters, names: Collection[str] = ()) -> Iterator[dict[str, Any]]:
-    """Yield a trial's values for each combination of values that affect other parameters.
+    """Yield a trial's values for each combination of the values that affect other parameters.
 
-    Parameters that depend on other parameters, and those in ``names``, are varied too, with ranges limited to their two
-    ends. All others have their first choice or lower end.
+    Parameters that depend on others and parameters in ``names`` are also varied; ranges are reduced to their two ends.
+    All other parameters have their first choice or lower end.
     """
     axes = [list(_branches_of(name, parameter, names)) for name, parameter in parameters.items()]
     return _merged_product(axes)

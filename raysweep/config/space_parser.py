@@ -1,4 +1,4 @@
-"""The parser for search spaces, which validates every value before anything runs."""
+"""Parsing and validation of search spaces."""
 
 import sys
 from collections.abc import Mapping
@@ -37,9 +37,7 @@ from raysweep.errors import InputError
 
 
 def parse(document: Document, config: SweepConfig) -> Space:
-    """Read and check a sweep's space.
-
-    Each value is checked against the type and range of its parameter, and each parameter against the losses.
+    """Parse and validate a sweep's space.
 
     Raises:
         InputError: If a value is invalid. The message names the file, line, key, value and allowed values.
@@ -81,10 +79,9 @@ def _check_places(
     parameters: Parameters,
     elsewhere: frozenset[str] = frozenset(),
 ) -> None:
-    """Raise if a parameter under a choice also exists ``elsewhere``, since a configuration has one value per parameter.
+    """Raise if a parameter under a choice is also set outside it, because it would have two values.
 
-    ``elsewhere`` contains the parameters on the levels above, and those under the choices of other parameters on the
-    same level.
+    ``elsewhere`` contains the parameters that are set outside of ``parameters``.
     """
     others = elsewhere | parameters.keys()
     for name, parameter in parameters.items():
@@ -93,14 +90,14 @@ def _check_places(
         for option, children in parameter.options.items():
             place = (*path, name, "choices", str(option))
             for child in sorted(others & children.keys()):
-                problem = "is also set outside this choice; allowed: one place, or one place under each choice"
+                problem = "is also set outside this choice; allowed: once, or once per choice"
                 raise document.error((*place, child), problem)
             _check_places(document, place, children, others)
         others |= frozenset(names_of({name: parameter}))
 
 
 def _check_grid(document: Document, path: KeyPath, parameters: Parameters) -> None:
-    """Raise if a parameter is a range, since a grid needs choices."""
+    """Raise if a parameter is a range, since a grid requires choices."""
     for name, parameter in parameters.items():
         if isinstance(parameter, Range):
             problem = f"is the range {parameter}; allowed with the sampler grid: a value or choices"
@@ -138,7 +135,7 @@ def _own_parameters(document: Document, space: Mapping[str, Any]) -> dict[str, l
 
 @dataclass(frozen=True)
 class _Reader:
-    """Reader for a space's parameters; ``own`` contains the parameters that only some losses have."""
+    """Reader for a space's parameters; ``own`` contains the loss-specific parameters."""
 
     document: Document
     own: Mapping[str, loss_spec.Parameter]
@@ -158,7 +155,7 @@ class _Reader:
             raise self.document.error(path, problem)
         if not isinstance(value, dict):
             return Fixed(self._checked(path, name, value))
-        if list(value.values()) == [None]:  # caused by a colon after a value, as in `my_losses:`
+        if list(value.values()) == [None]:  # caused by a colon after a value, as in `triplet:`
             problem = f"is a mapping with the key {next(iter(value))!r} and no value"
             raise self.document.error(
                 path,
@@ -201,7 +198,7 @@ class _Reader:
         if isinstance(value, list):
             items = [self._checked((*path, index), name, item) for index, item in enumerate(value)]
             if len(set(items)) < len(items):
-                raise document.error(path, f"is {value}; required: different values")
+                raise document.error(path, f"is {value}; required: distinct values")
             return Choices({item: {} for item in items})
         options: dict[Scalar, Parameters] = {}
         for key, below in value.items():
@@ -216,7 +213,7 @@ class _Reader:
         return Choices(options)
 
     def _checked(self, path: KeyPath, name: str, value: Any) -> Any:
-        """Return the value if it is valid for this parameter alone; combinations of parameters are checked later."""
+        """Return the value if it is valid for this parameter; combinations of parameters are checked later."""
         if name in self.own:
             return self._checked_type(path, name, value)
         field = TrialConfig.model_fields[name]
@@ -240,7 +237,7 @@ class _Reader:
         return value
 
     def _checked_type(self, path: KeyPath, name: str, value: Any) -> Any:
-        """Return the value of a loss-specific parameter if its type is valid; each loss checks the value later."""
+        """Return a loss-specific value if its type is valid; its range is checked later for each loss."""
         specification = self.own[name]
         if value is None:
             raise self.document.error(path, "is null; allowed: a value")
@@ -279,7 +276,7 @@ _TEXTS = {
     "loss": f"{', '.join(ALL_LOSSES)}, or an import path, package.module:Class",
     "matryoshka": f"{' or '.join(matryoshka.FORMS)}, as text; on the command line, write one width as \"'192'\"",
 }
-"""The allowed values of string parameters, in words."""
+"""Descriptions of the allowed values of string parameters."""
 
 
 # a valid trial to which any parameter can be added
@@ -294,13 +291,13 @@ _REQUIRED: dict[str, dict[str, Any]] = {
     "momentum": {"optimizer": "sgd"},
     **{name: {"adapter": "lora"} for name in ADAPTER_PARAMETERS},
 }
-"""Values of other parameters that a parameter requires in the same trial."""
+"""Values of other parameters that a parameter requires."""
 
 
 def _check_losses(document: Document, parameters: Parameters) -> None:
     """Raise if a loss has another loss's parameter or an out-of-range value.
 
-    A parameter that a loss lacks may still be given if its value has no effect.
+    Another loss's parameter is allowed if its value has no effect.
     """
     losses = parameters["loss"]
     for loss in values_of(parameters, "loss"):
@@ -314,7 +311,7 @@ def _check_losses(document: Document, parameters: Parameters) -> None:
 
 
 def _check_freezing_with_adapter(document: Document, parameters: Parameters) -> None:
-    """Raise if a trial may have both the adapter lora, which freezes all weights, and a freezing level."""
+    """Raise if a trial can have both a LoRA adapter, which freezes all weights, and a freezing level."""
     for branch in branches(parameters):
         if branch.get("adapter") != "lora":
             continue
@@ -327,7 +324,7 @@ def _check_freezing_with_adapter(document: Document, parameters: Parameters) -> 
 
 
 def _check_groups(document: Document, parameters: Parameters) -> None:
-    """Raise if a group of ``examples_per_class`` may fill more than half a batch, which may then have a single class."""
+    """Raise if ``examples_per_class`` can exceed half the batch size, since a batch could then have a single class."""
     for branch in branches(parameters, ("batch_size", "examples_per_class")):
         loss = branch["loss"]
         specification = find_loss(loss).parameters.get("examples_per_class")
@@ -349,7 +346,7 @@ def _check_groups(document: Document, parameters: Parameters) -> None:
 
 
 def _check_tower(document: Document, config: SweepConfig, parameters: Parameters) -> None:
-    """Raise if trials may have the tower ``query`` although the reference and the model have different weights."""
+    """Raise if trials can have the tower ``query`` but the reference differs from the model."""
     if "query" not in values_of(parameters, "tower"):
         return
     ignored = {"prompt", "precision"}
@@ -379,7 +376,7 @@ def _check_loss_parameter(document: Document, path: KeyPath, loss: str, values: 
 
 
 def _check_budgets(document: Document, config: SweepConfig, space: Space) -> None:
-    """Check that all trials are evaluated, and thus compared, after the same numbers of examples."""
+    """Check that all trials are evaluated after the same numbers of examples."""
     path = ("space", "examples_per_rung")
     parameters = find(space.parameters, "examples_per_rung")
     if any(isinstance(parameter, Range) for parameter in parameters):

@@ -1,4 +1,4 @@
-"""A strict, frozen base model for configuration, and readable messages for validation errors."""
+"""A strict base model for configurations and readable messages for validation errors."""
 
 import json
 from typing import Any, get_origin
@@ -51,18 +51,18 @@ def explain(error: dict[str, Any], path: KeyPath, model: type[BaseModel]) -> str
 
 
 def shown(value: Any) -> str:
-    """Return a value as shown in a message, with null, true and false written as in YAML."""
+    """Return a value as text, with null, true and false written as in YAML."""
     return json.dumps(value) if value is None or isinstance(value, bool) else repr(value)
 
 
 def allowed_values(message: str) -> str:
-    """Return the allowed values in a pydantic message: "greater than 0" from "Input should be greater than 0"."""
+    """Return the allowed values in a pydantic message, such as "greater than 0"."""
     _, _, allowed = message.replace("dictionary", "mapping").partition(" should ")
     return allowed.removeprefix("be ").removeprefix("have ") or message
 
 
 def _bounds(path: KeyPath, model: type[BaseModel]) -> str:
-    """Return all bounds of the number at a path, in words; for a list's items, return an empty string."""
+    """Return all bounds of the number at a path as text, or an empty string for list items."""
     *section, key = path
     constraints: list[Any] = []
     for owner in _models_at(tuple(section), model):
@@ -86,7 +86,7 @@ def _models_at(path: KeyPath, model: type[BaseModel]) -> list[type[BaseModel]]:
     models: list[type[BaseModel]] = [model]
     is_name = False
     for key in path:
-        # a list index, or a name in a mapping, does not change the models
+        # List indices and names in mappings do not change the models.
         if isinstance(key, int) or is_name:
             is_name = False
             continue

@@ -56,19 +56,19 @@ Location = Annotated[str, AfterValidator(location.absolute)]
 
 
 def _join_sources(tasks: Any, split: str) -> list[str]:
-    """Return a split's sources from all data sets of a sequence, or an empty list if any data set lacks the split."""
+    """Return the combined sources of a split, or an empty list if any data set lacks the split."""
     joined: list[str] = []
     for task in tasks if isinstance(tasks, list) else []:
         sources = task.get(split) if isinstance(task, dict) else getattr(task, split, None)
         names = [sources] if isinstance(sources, str) else sources
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            return []  # missing, or invalid and reported with the data set's own key
+            return []  # invalid sources are reported by the data set's own validation
         joined += names
     return list(dict.fromkeys(joined))
 
 
 def has_test(task: TaskConfig) -> bool:
-    """Return whether a data set has a test split; the demo has one built in."""
+    """Return whether a data set has a test split; the demo always has one."""
     return bool(task.test) or task.train == "demo"
 
 
@@ -172,7 +172,7 @@ class DataConfig(StrictModel):
 
     @property
     def tasks(self) -> "dict[str, DataConfig]":
-        """Return a data configuration for each data set in the sequence, as if it were the sweep's only one, by name."""
+        """Return a separate data configuration for each data set in the sequence, keyed by name."""
         shared = ("text_column", "label_column")
         tasks = {}
         for task in self.sequence:
@@ -267,7 +267,7 @@ _ENCODERS: list[KeyPath] = [
 SHORT_FORMS: Mapping[KeyPath, str] = MappingProxyType(
     {**dict.fromkeys(_ENCODERS, "name"), ("teacher",): "run", ("watch",): "sources"}
 )
-"""Keys that accept a plain value in place of a mapping, each with the mapping key that the value sets."""
+"""Maps each key that also accepts a plain value to the field that the plain value sets."""
 
 
 def _reject_repeated(encoders: list[EncoderConfig]) -> list[EncoderConfig]:
@@ -553,7 +553,7 @@ class ConstraintsConfig(StrictModel):
 
 
 def goal_names(key: str) -> list[str]:
-    """Return the scores allowed for an objective key: all that are maximized, but ratios only for ``similarity``."""
+    """Return the maximized scores allowed for an objective key. Only ``similarity`` may be a ratio."""
     goals = [name for name, spec in SCORES.items() if spec.is_maximized]
     return (
         goals
@@ -596,14 +596,14 @@ class ObjectiveConfig(StrictModel):
 
     @property
     def goals(self) -> Goals:
-        """Return the two scores that the sweep's front trades off."""
+        """Return the two scores that the front trades off."""
         return Goals.of(self.polarity, self.similarity)
 
     @field_validator("polarity", "similarity")
     @classmethod
     def _check_score(cls, score: str, info: ValidationInfo) -> str:
         allowed = goal_names(str(info.field_name))
-        if info.field_name == "similarity":  # validated after polarity, from which it must differ
+        if info.field_name == "similarity":  # must differ from polarity, which is validated first
             polarity = info.data.get("polarity")
             allowed = [name for name in allowed if SCORES[name].goal != polarity]
         if score not in allowed:
@@ -630,7 +630,7 @@ class PlateauConfig(StrictModel):
 
 
 HALVING = ("asha", "pareto")
-"""The successive-halving policies, which have milestones."""
+"""The successive-halving policies."""
 
 
 class EarlyStoppingConfig(StrictModel):
@@ -821,7 +821,7 @@ class ResourcesConfig(StrictModel):
 
     @property
     def requested_gpus(self) -> float | None:
-        """Return the GPUs requested by each trial before sharing is measured, or None if derived from the cluster."""
+        """Return the number of GPUs per trial before sharing is measured, or None to derive it from the cluster."""
         return 1.0 if self.gpus_per_trial == "measured" else self.gpus_per_trial
 
     @field_validator("gpus_per_trial", mode="before")
@@ -830,9 +830,7 @@ class ResourcesConfig(StrictModel):
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if value in (None, "measured") or (is_number and 0 <= value <= 1):
             return value
-        raise ValueError(
-            f"is {value}; allowed: 0 to 1, since a trial uses at most one GPU, or measured"
-        )
+        raise ValueError(f"is {value}; allowed: 0 to 1, or measured; a trial uses at most one GPU")
 
 
 class StorageConfig(StrictModel):
@@ -867,7 +865,7 @@ class StorageConfig(StrictModel):
 
     @property
     def places(self) -> dict[str, str]:
-        """Return the locations of runs and artifacts, by the keys that set them."""
+        """Return the locations of runs and artifacts, keyed by setting."""
         return {"storage.runs": self.runs, self.artifacts_key: self.artifacts or self.runs}
 
     @property
@@ -912,7 +910,7 @@ class SweepConfig(StrictModel):
     baselines: BaselinesConfig = Field(
         BaselinesConfig(), description="baselines shown in the report next to the front"
     )
-    # Plain values, parsed by raysweep.config.space_parser.
+    # parsed by raysweep.config.space_parser
     space: dict[str, Any] = Field(
         description="parameters of a trial, each a plain value, a range {low, high, log} or {choices: ...}"
     )
@@ -954,7 +952,7 @@ class SweepConfig(StrictModel):
 
     @property
     def limits(self) -> list[str]:
-        """Return the minimum scores and the limits of the search other than the number of trials, each with its key."""
+        """Return the limits of the search, except ``budget.trials``, and the minimum scores as "key value" strings."""
         plateau = self.early_stopping.plateau
         limits = {
             key: getattr(self.budget, key) for key in ("minutes", "cpu_hours", "gpu_hours", "money")
@@ -972,13 +970,12 @@ def parse(document: Document) -> SweepConfig:
     """Validate a document.
 
     Raises:
-        InputError: If a value is invalid. The message names the file, line, key, value and allowed values for the first
-            error.
+        InputError: If a value is invalid. The message describes the first error.
     """
     try:
         config = SweepConfig.model_validate(document.values)
     except ValidationError as error:
-        # Report unknown keys first: a misspelled required key is also missing, and the misspelling is the cause.
+        # Report unknown keys first, since a misspelled required key also causes a missing-key error.
         first = min(error.errors(), key=lambda details: details["type"] != "extra_forbidden")
         path: KeyPath = tuple(first["loc"])
         raise document.error(path, explain(dict(first), path, SweepConfig)) from None
@@ -988,6 +985,6 @@ def parse(document: Document) -> SweepConfig:
         raise document.error(
             ("baselines", "published"),
             f"is {config.baselines.published}, measured with k 16 and uniform rank weights, but evaluation has k "
-            f"{evaluation.k} and {evaluation.rank_weights} rank weights; allowed: null, or these published settings",
+            f"{evaluation.k} and {evaluation.rank_weights} rank weights; allowed: null, or k 16 with uniform rank weights",
         )
     return config

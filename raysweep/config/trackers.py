@@ -1,4 +1,4 @@
-"""Settings for experiment trackers, which rely on third-party clients. The ledger remains the only source of truth."""
+"""Settings for experiment trackers."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -11,14 +11,14 @@ from raysweep.storage import location
 
 
 def _local_folder(folder: str) -> str:
-    """Return the absolute path of a local folder, since the clients cannot write to buckets."""
+    """Return the absolute path of a local folder. URIs are rejected because the clients cannot write to buckets."""
     if not folder or location.is_uri(folder):
         raise ValueError(f"is {folder!r}; allowed: a local folder")
     return location.absolute(folder)
 
 
 def _without_password(uri: str) -> str:
-    """Return the URI unchanged, but reject one with a password, since the run's files store the URI."""
+    """Return the URI. Passwords are rejected because the URI is stored in the run's files."""
     if not uri:
         raise ValueError(
             "is empty; allowed: an MLflow tracking URI, such as http://host:5000 or sqlite:///mlflow.db"

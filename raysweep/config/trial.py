@@ -1,4 +1,4 @@
-"""The configuration of a trial: a point in the space, with all settings for its training."""
+"""The configuration of a trial, which is a point in the search space."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal
@@ -252,9 +252,9 @@ class TrialConfig(StrictModel):
 
     @property
     def flat(self) -> dict[str, Any]:
-        """Return all values in one mapping, as in a space, a ledger or a table.
+        """Return all values as one flat mapping.
 
-        Other losses' parameters are omitted unless :data:`OFF` contains a value for them.
+        Parameters of other losses are included only if :data:`OFF` has a value for them.
         """
         values = self.model_dump(mode="json")
         own_values = values.pop("loss_parameters")
@@ -265,11 +265,11 @@ class TrialConfig(StrictModel):
 
     @property
     def recorded(self) -> dict[str, Any]:
-        """Return the values in :attr:`flat` that a ledger records, excluding None and the values in ``_USUAL``."""
+        """Return the values in :attr:`flat` that the ledger records, excluding None and the values in ``_USUAL``."""
         return self.record(searched=())
 
     def record(self, searched: Collection[str]) -> dict[str, Any]:
-        """Return :attr:`recorded`, plus the values in ``_USUAL`` of the parameters in ``searched``."""
+        """Return :attr:`recorded`, but also include values in ``_USUAL`` if the parameter is in ``searched``."""
         values = {name: value for name, value in self.flat.items() if value is not None}
         if self.loss in SEQUENCE_LOSSES:
             own = ("loss", *find_loss(self.loss).parameters, *SEQUENCE_PARAMETERS)
@@ -282,9 +282,9 @@ class TrialConfig(StrictModel):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Return the values that differ from their defaults, from which the trial's seed is derived.
+        """Return the values that differ from their defaults. The trial's seed is derived from them.
 
-        New parameters and explicit defaults therefore change no seeds. A changed default would, so defaults never change.
+        Changing a default would change seeds, so defaults must never change.
         """
         defaults = {name: field.default for name, field in type(self).model_fields.items()}
         defaults |= {**OFF, **find_loss(self.loss).defaults, **adapter_defaults(self.adapter)}
@@ -297,7 +297,7 @@ class TrialConfig(StrictModel):
 
     @property
     def lora(self) -> Lora | None:
-        """Return the adapter that the trial trains, or None if it trains the encoder's own weights."""
+        """Return the LoRA settings, or None if the trial trains the encoder's own weights."""
         if self.adapter == "none":
             return None
         given = {
@@ -316,7 +316,7 @@ class TrialConfig(StrictModel):
 
     @property
     def peak_learning_rate(self) -> float:
-        """Return ``learning_rate`` scaled by ``learning_rate_rule``; the schedule multiplies this rate."""
+        """Return the schedule's maximum learning rate, after ``learning_rate_rule`` is applied."""
         ratio = self.batch_size * self.accumulation_steps / self.base_batch_size
         powers = {"none": 0.0, "linear": 1.0, "square_root": 0.5}
         return float(self.learning_rate * ratio ** powers[self.learning_rate_rule])
@@ -343,17 +343,17 @@ OFF = {
     for name, spec in loss.parameters.items()
     if spec.off is not None
 }
-"""The value that has no effect, for each parameter that may be set even if the loss lacks it."""
+"""Maps parameters to the values that turn them off. These are allowed even if the loss lacks the parameter."""
 
 SEQUENCE_PARAMETERS = ("learning_rate", "batch_size", "examples_per_rung")
-"""The shared parameters that trials over a sequence of data sets use."""
+"""The shared parameters used by trials on a sequence of data sets."""
 
 SHARED_PARAMETERS = tuple(name for name in TrialConfig.model_fields if name != "loss_parameters")
-"""The parameters that trials of every loss have."""
+"""The parameters that do not depend on the loss."""
 
 
 def parameter_names(losses: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return all of a trial's parameter names, including those of the table's losses and of ``losses``."""
+    """Return the names of all parameters, including those of the built-in losses and of ``losses``."""
     own_names = [name for loss in losses for name in find_loss(loss).parameters]
     return tuple(dict.fromkeys(("loss", *LOSS_PARAMETERS, *own_names, *SHARED_PARAMETERS)))
 
@@ -362,7 +362,7 @@ def find_checked_loss(name: str) -> LossSpec:
     """Like :func:`find_loss`, but raise InputError if the loss reuses the name of a shared parameter."""
     loss = find_loss(name)
     for parameter in loss.parameters:
-        if parameter in SHARED_PARAMETERS:  # only a user's own loss can have such a parameter
+        if parameter in SHARED_PARAMETERS:  # only possible with a user-defined loss
             raise InputError(
                 f"{name!r}: every trial has a parameter {parameter}; required: another name for the loss's own parameter"
             )
@@ -370,12 +370,10 @@ def find_checked_loss(name: str) -> LossSpec:
 
 
 def trial_config(values: Mapping[str, Any]) -> TrialConfig:
-    """Return a validated trial configuration, given values as in :attr:`TrialConfig.flat`.
-
-    Omitted parameters of the loss and of the adapter get their defaults.
+    """Validate values in the format of :attr:`TrialConfig.flat`, and return the trial configuration.
 
     Raises:
-        InputError: If a value is invalid. The message names the parameter, its value and the allowed values.
+        InputError: If a value is invalid.
     """
     shared = {name: value for name, value in values.items() if name in SHARED_PARAMETERS}
     given = {name: value for name, value in values.items() if name not in shared}
@@ -387,7 +385,7 @@ def trial_config(values: Mapping[str, Any]) -> TrialConfig:
     except ValidationError as error:
         first = error.errors()[0]
         path: KeyPath = tuple(first["loc"])
-        if not path:  # raysweep's own checks of combinations, whose messages name the parameters
+        if not path:  # a model validator's error, whose message already names the parameter
             message = first["msg"].removeprefix("Value error, ")
             raise InputError(message) from None
         problem = explain(dict(first), path, TrialConfig)
@@ -395,7 +393,7 @@ def trial_config(values: Mapping[str, Any]) -> TrialConfig:
 
 
 def _loss_parameters(loss: str, given: Mapping[str, Any]) -> dict[str, Value]:
-    """Return the checked values of a loss's own parameters, including the defaults of omitted ones."""
+    """Validate a loss's own parameters, and fill in the defaults of omitted ones."""
     spec = find_checked_loss(loss)
     for name, value in given.items():
         is_off = name in OFF and value == OFF[name]

@@ -23,10 +23,10 @@ class _Unused(NamedTuple):
 
 
 def warn_of_unused(document: Document, config: SweepConfig, space: Space) -> Iterator[str]:
-    """Yield a warning for each setting that has no effect although the user may expect one.
+    """Yield warnings about ineffective settings, oversized batches and spaces that are too small.
 
-    Settings that are off or at their defaults do not count. Settings made ineffective by an override count only if they
-    are overridden too.
+    Settings that are off or have their default values are ignored. A setting that an override makes ineffective is
+    reported only if it is overridden too.
     """
     unused = [entry for entry in _find_unused(config, space) if _is_changed(config, entry.setting)]
     unused += _find_unused_in_space(space)
@@ -78,7 +78,7 @@ def _find_unused(config: SweepConfig, space: Space) -> Iterator[_Unused]:
 
 
 def _find_unused_points(space: Space) -> Iterator[_Unused]:
-    """Yield the kinds of operating points that no trial's tower provides."""
+    """Yield the kinds of operating points that are unavailable with the space's towers."""
     towers = _possible_values(space, "tower")
     if "query" not in towers:
         yield _Unused(
@@ -116,7 +116,7 @@ def _find_unused_of_examples(config: SweepConfig, space: Space) -> Iterator[_Unu
 
 
 def _find_unused_in_space(space: Space) -> Iterator[_Unused]:
-    """Yield the space's parameters that may differ from their defaults but have no effect because of others."""
+    """Yield the space's parameters that have no effect because of other parameters."""
     if None not in _possible_values(space, "warmup_steps"):
         yield from _find_unused_parameter(
             space, "warmup_fraction", "warmup_steps", "warmup_steps is given"
@@ -143,7 +143,7 @@ def _find_unused_parameter(space: Space, name: str, cause: str, why: str) -> Ite
 
 
 def _possible_values(space: Space, name: str) -> set[Any]:
-    """Return the values that a trial's parameter may have, including its default if trials may omit the parameter."""
+    """Return a parameter's possible values, including its default if trials may omit it."""
     left_out = set() if name in space.parameters else {_default(name)}
     return left_out.union(space.values(name))
 

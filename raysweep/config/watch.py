@@ -1,4 +1,4 @@
-"""A sweep's watched data: sources on which trials are measured but not tuned."""
+"""Settings for watched data, on which trials are measured but not tuned."""
 
 from typing import Annotated, Any, Literal
 
@@ -8,10 +8,10 @@ from raysweep.config.sources import ColumnsConfig, DataKind, ThresholdsConfig, a
 from raysweep.config.strict import StrictModel
 
 At = Literal["last", "rung"]
-"""The rungs at which watched data is measured: the last one of each trial, or all."""
+"""The rungs at which trials are measured on watched data: the last rung, or every rung."""
 
 MAX_QUERIES = 1000
-"""Default maximum number of queries in a watched source."""
+"""Default maximum number of queries per watched source."""
 
 
 class WatchedSource(StrictModel):
@@ -43,7 +43,6 @@ class WatchedSource(StrictModel):
 
 
 def _as_mapping(value: Any) -> Any:
-    """Return a source as a mapping of its settings."""
     if isinstance(value, str):
         return {"source": value}
     if not isinstance(value, dict | WatchedSource):

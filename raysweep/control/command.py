@@ -1,4 +1,4 @@
-"""The ``control`` command: send a request to a run's driver and wait for the answer."""
+"""The ``control`` command, which sends a request to a run's driver and waits for the answer."""
 
 import time
 
@@ -16,12 +16,12 @@ from raysweep.results.types import Results, TrialStatus
 from raysweep.storage.folder import BucketFolder, Folder
 from raysweep.storage.line_log import is_held
 
-LOCAL_SECONDS = 0.2  # interval between checks for an answer
-BUCKET_SECONDS = 2.0  # the same interval if the run is in a bucket
+LOCAL_SECONDS = 0.2  # polling interval for a run in a local folder
+BUCKET_SECONDS = 2.0  # polling interval for a run in a bucket
 
 
 def parse_try(text: str) -> Request:
-    """Parse the YAML value of ``--try`` into a request to try a configuration.
+    """Parse the YAML value of ``--try`` into a request.
 
     Raises:
         InputError: If the text is not a mapping of plain, finite values.
@@ -37,8 +37,7 @@ def send(run: Folder, request: Request, seconds: float) -> str:
     """Send a request to a run's driver, and return its answer as one line.
 
     Raises:
-        InputError: If the driver rejects the request, if storage fails, or if no driver is running, in which case the
-            request is withdrawn.
+        InputError: If the driver rejects the request, storage fails, or no driver is running.
         TimeoutError: If no answer arrives within ``seconds``. The request stays in the queue.
     """
     answer = _await_answer(run, request, seconds)
@@ -66,7 +65,7 @@ def _await_answer(run: Folder, request: Request, seconds: float) -> Answer | Non
     pause = BUCKET_SECONDS if isinstance(run, BucketFolder) else LOCAL_SECONDS
     try:
         while time.monotonic() < deadline:
-            # check for a driver first, because it may answer and then exit
+            # check for the driver first, since it may answer and exit between the two checks
             has_driver = is_held(run, LEDGER) is not False
             if (answer := queue.answer_to(identity)) is not None:
                 return answer
@@ -81,11 +80,7 @@ def _await_answer(run: Folder, request: Request, seconds: float) -> Answer | Non
 
 
 def _find_in_ledger(run: Folder, identity: str) -> Answer:
-    """Return the answer to a request that the driver recorded in the ledger but did not answer before exiting.
-
-    Raises:
-        InputError: If the ledger does not contain the request.
-    """
+    """Return an answer for a request that the driver recorded in the ledger before it exited."""
     identities = (event.request for event in load_events(run) if isinstance(event, SweepSteered))
     if identity not in identities:
         raise InputError(explain_missing_driver(load(run)))
@@ -96,7 +91,7 @@ def _find_in_ledger(run: Folder, identity: str) -> Answer:
 
 
 def explain_missing_driver(results: Results) -> str:
-    """Return a message that states why a run has no driver and which command resumes it."""
+    """Return a message that explains why a run has no driver and how to resume it."""
     options = ["--trials", str(2 * results.info.num_trials)]
     statuses = {trial.status for trial in results.trials}
     if results.status == "completed":

@@ -1,4 +1,4 @@
-"""Requests to a running sweep and the answers to them, parsed from untrusted files."""
+"""Requests to a running sweep and their answers, which are parsed from untrusted files."""
 
 import math
 from collections.abc import Mapping
@@ -14,10 +14,10 @@ from raysweep.output import escape_line
 Action = Literal["pause", "resume", "workers", "stop-trial", "try"]
 
 VALUE_FIELDS: Mapping[str, str] = {"workers": "workers", "stop-trial": "trial", "try": "config"}
-"""The request field that holds each action's value; other actions have no value."""
+"""Maps each action that takes a value to the request field with the value."""
 
-MAX_BYTES = 16_384  # maximum size of a request or an answer
-MAX_MESSAGE_LENGTH = 200  # maximum number of characters in an error message
+MAX_BYTES = 16_384  # maximum size of a request or answer
+MAX_MESSAGE_LENGTH = 200  # maximum length of an error message, in characters
 
 Plain = bool | int | float | str | None
 
@@ -43,7 +43,7 @@ class Request(StrictModel):
 
 
 class Answer(StrictModel):
-    """The outcome of a request, as one sentence."""
+    """The answer to a request."""
 
     accepted: bool
     text: str
@@ -56,7 +56,7 @@ _ANSWER: TypeAdapter[Answer] = TypeAdapter(Answer)
 
 
 def make_request(action: str, value: Any = None) -> Request:
-    """Return a request for an action with its value: a number, or the configuration to try.
+    """Create a request. Depending on the action, ``value`` is a number, a configuration or None.
 
     Raises:
         InputError: If the action is unknown or the value is invalid.

@@ -1,8 +1,7 @@
-"""A run's request queue: small files that are written atomically and validated when read.
+"""A run's queue of user requests, stored as files.
 
-``RUN/requests/ID.json`` is a request, and ``RUN/requests/ID.answer.json`` is its answer. Only regular files are
-requests; links, pipes and folders are ignored. Invalid requests are kept in ``RUN/requests/rejected/``. IDs start with
-a timestamp, so requests are handled in the order in which they were sent.
+``RUN/requests/ID.json`` contains a request, and ``RUN/requests/ID.answer.json`` contains its answer. Invalid requests
+are moved to ``RUN/requests/rejected/``. IDs start with a timestamp, so requests are handled in order.
 """
 
 import re
@@ -22,13 +21,13 @@ FOLDER = "requests"
 REJECTED = f"{FOLDER}/rejected"
 IDENTITY = r"\d{20}-[0-9a-f]{8}"
 LOCAL_SECONDS = 0.5  # polling interval in a local folder
-BUCKET_SECONDS = 5.0  # the same interval in a bucket, where each poll is an API request
+BUCKET_SECONDS = 5.0  # polling interval in a bucket, where each poll is an API request
 MAX_PER_POLL = 20  # maximum number of requests per poll
 
 
 @dataclass(frozen=True)
 class QueuedRequest:
-    """A file in the request queue. ``problem`` explains why its content could not be read."""
+    """A file in the request queue. If it could not be read, ``problem`` states the reason."""
 
     identity: str
     content: bytes
@@ -53,7 +52,7 @@ class RequestQueue:
         return identity
 
     def pending(self) -> list[QueuedRequest]:
-        """Return the oldest unanswered requests, at most ``MAX_PER_POLL``, in order of increasing ID."""
+        """Return up to ``MAX_PER_POLL`` unanswered requests, oldest first."""
         names = sorted(
             name for name in self._run.names(FOLDER) if re.fullmatch(rf"{IDENTITY}\.json", name)
         )
@@ -71,7 +70,7 @@ class RequestQueue:
         return requests
 
     def _is_plain_file(self, name: str) -> bool:
-        """Return whether a listed file is a regular file, not a pipe or a link. A link may point outside the run."""
+        """Return whether a file is a regular file. Links are ignored because they may point outside the run."""
         if isinstance(self._run, BucketFolder):
             return True
         path = self._run.path / FOLDER / name
@@ -83,13 +82,13 @@ class RequestQueue:
         self._run.remove(_request_file(identity))
 
     def reject(self, queued: QueuedRequest, text: str) -> None:
-        """Reject an invalid request, keeping whatever content was read."""
+        """Reject an invalid request and store its content in ``REJECTED``."""
         if queued.content:
             self._run.put(f"{REJECTED}/{queued.identity}.json", queued.content[:MAX_BYTES])
         self.answer(queued.identity, Answer(accepted=False, text=text))
 
     def answer_to(self, identity: str) -> Answer | None:
-        """Remove and return the answer to a request, or return None if the answer has not arrived."""
+        """Remove and return the answer to a request, or return None if there is none yet."""
         try:
             content = self._read(_answer_file(identity))
         except FileNotFoundError:
@@ -103,7 +102,7 @@ class RequestQueue:
         self._run.remove(_request_file(identity))
 
     def _read(self, name: str) -> bytes:
-        """Return at most ``MAX_BYTES + 1`` bytes of a file; the extra byte reveals files that are too large."""
+        """Read at most ``MAX_BYTES + 1`` bytes of a file, one more than allowed, to detect files that are too large."""
         (content,) = self._run.read([name], MAX_BYTES + 1)
         return content
 
@@ -118,7 +117,7 @@ def _answer_file(identity: str) -> str:
 
 @dataclass
 class Inbox:
-    """Requests found by a polling thread, so that the driver does not have to wait for storage."""
+    """Requests found by a background thread, so that the driver never waits for storage."""
 
     _requests: SimpleQueue[QueuedRequest] = field(default_factory=SimpleQueue)
 
@@ -140,16 +139,16 @@ class Inbox:
 def poll_in_background(
     queue: RequestQueue, inbox: Inbox, seconds: float | None = None
 ) -> Iterator[None]:
-    """Poll the queue every ``seconds`` seconds in a background thread while in this context.
+    """Poll the queue every ``seconds`` seconds in a background thread within this context.
 
-    If the queue cannot be read, the next poll tries again.
+    If the queue cannot be read, it is read again at the next poll.
     """
     seconds = seconds or queue.poll_seconds
     stop = threading.Event()
 
     def poll() -> None:
         while not stop.wait(seconds):
-            # the driver has not taken the requests yet; polling now would deliver them twice
+            # polling before the driver has taken all requests would deliver them twice
             if not inbox.is_empty:
                 continue
             with suppress(OSError, InputError):

@@ -1,4 +1,4 @@
-"""Cost accounting for trials: CPU and GPU seconds, money at the prices of the nodes used, and budget limits."""
+"""Tracking of trial costs and budget limits."""
 
 import dataclasses
 import math
@@ -9,11 +9,11 @@ from raysweep.config.sweep import BudgetConfig
 from raysweep.results.types import Cost, Node
 
 LIMITS = ("minutes", "cpu_hours", "gpu_hours", "money")
-"""The limits under ``budget`` in a sweep file."""
+"""The keys of ``budget`` that limit time or cost."""
 
 
 class ReachedLimit(NamedTuple):
-    """A limit that has been reached: its key in a sweep file, the reason to report, and its value."""
+    """A budget limit that has been reached."""
 
     key: str
     reason: str
@@ -22,16 +22,16 @@ class ReachedLimit(NamedTuple):
 
 @dataclass
 class CostTracker:
-    """The cost of each trial, checked against the limits of the budget."""
+    """Tracks the costs of trials and checks the budget limits."""
 
     budget: BudgetConfig
     cpus: float  # per trial
     gpus: float  # per trial
     trials: dict[int, Cost] = field(default_factory=dict)
     total: Cost = field(default_factory=Cost)
-    # assumed for a trial that has not reported its own node
+    # used for trials that have not reported their node
     last_node: Node = field(default_factory=Node)
-    # node types already named in a warning
+    # node types for which a warning has been returned
     _named_as_free: set[str] = field(default_factory=set)
 
     def trial_cost(self, trial: int) -> Cost:
@@ -39,7 +39,7 @@ class CostTracker:
         return dataclasses.replace(self.trials.get(trial, Cost()))
 
     def price_warning(self, node: Node) -> str | None:
-        """Return a warning when a node type without a price is first seen under a money limit, otherwise None."""
+        """Return a warning, once per node type, if money is limited but the node type has no price."""
         is_free = self.budget.price_per_hour(node.type) is None
         if self.budget.money is None or not is_free or node.type in self._named_as_free:
             return None
@@ -53,7 +53,7 @@ class CostTracker:
         """Charge a trial for using its resources on a node for ``seconds``."""
         hours = seconds / 3600
         price = self.budget.price_per_hour(node.type) or 0.0
-        shares = []  # shares of the node's CPUs and GPUs; the trial pays for the larger one
+        shares = []  # the trial pays for the larger of its shares of CPUs and GPUs
         if node.cpus:
             shares.append(self.cpus / node.cpus)
         if node.gpus:
@@ -69,7 +69,7 @@ class CostTracker:
         self.total.add(cost)
 
     def restore(self, trial: int, cost: Cost) -> None:
-        """Set a trial's cost to the value in a ledger event, which replaces earlier values."""
+        """Set a trial's total cost to the value recorded in the ledger."""
         before = self.trial_cost(trial)
         self.trials[trial] = dataclasses.replace(cost)
         added = Cost(
@@ -81,7 +81,7 @@ class CostTracker:
         self.total.add(added)
 
     def reached_limit(self, wall_seconds: float) -> ReachedLimit | None:
-        """Return a limit that has been reached after ``wall_seconds``, or None if no limit has been reached."""
+        """Return a limit that has been reached after ``wall_seconds``, or None."""
         used = self._used(wall_seconds)
         for key, limit in self._limits.items():
             if used[key] >= limit:
@@ -89,7 +89,7 @@ class CostTracker:
         return None
 
     def seconds_left(self, wall_seconds: float) -> float:
-        """Return the seconds until the first limit is reached at the rate so far, or infinity if none will be reached."""
+        """Estimate the seconds until the first limit is reached, or infinity if no limit applies."""
         used = self._used(wall_seconds)
         limits = self._limits.items()
         return min(
@@ -99,12 +99,10 @@ class CostTracker:
 
     @property
     def _limits(self) -> dict[str, float]:
-        """Return the limits that are set."""
         limits = {key: getattr(self.budget, key) for key in LIMITS}
         return {key: limit for key, limit in limits.items() if limit is not None}
 
     def _used(self, wall_seconds: float) -> dict[str, float]:
-        """Return the amount used so far for each of the LIMITS."""
         return {
             "minutes": wall_seconds / 60,
             "cpu_hours": self.total.cpu_seconds / 3600,

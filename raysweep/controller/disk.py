@@ -1,4 +1,4 @@
-"""Sizes of a run's files, and removal of its checkpoints and weights."""
+"""Disk usage of a run, and removal of its checkpoints and weights."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from raysweep.storage.folder import Folder
 
 @dataclass(frozen=True)
 class RunSize:
-    """The size of a run's files in bytes: the front's weights, checkpoints, and all other files."""
+    """The sizes of a run's files, in bytes."""
 
     weights: int
     checkpoints: int
@@ -33,14 +33,13 @@ class RunSize:
 
 
 def _format_size(num_bytes: int) -> str:
-    """Format a size in MiB, or in GiB if it is at least 1 GiB."""
     if num_bytes < 2**30:
         return f"{num_bytes / 2**20:,.1f} MiB"
     return f"{num_bytes / 2**30:,.2f} GiB"
 
 
 def measure_size(run: Folder) -> RunSize:
-    """Return the size of the files in a run's folder."""
+    """Return the sizes of a run's files."""
     totals = {POINTS: 0, CHECKPOINTS: 0}
     others = 0
     for name, num_bytes in run.sizes().items():
@@ -53,7 +52,7 @@ def measure_size(run: Folder) -> RunSize:
 
 
 def prune(run: Folder, *, checkpoints: bool, weights: bool) -> None:
-    """Remove a run's ``checkpoints``, the ``weights`` of its front, or both.
+    """Remove a run's checkpoints, its front's weights, or both.
 
     Removing checkpoints stops unfinished trials for good.
 
@@ -76,6 +75,6 @@ def prune(run: Folder, *, checkpoints: bool, weights: bool) -> None:
 
 
 def find_unfinished(results: Results) -> tuple[int, ...]:
-    """Return the trials that a resumed sweep could continue. Replicates are left out, because they start over."""
+    """Return the trials that a resumed sweep could continue. Replicates are excluded because they start over."""
     originals = [trial for trial in results.trials if trial.replicate_of is None]
     return tuple(trial.trial for trial in originals if trial.status in RESUMABLE)

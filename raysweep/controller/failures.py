@@ -1,4 +1,4 @@
-"""Failure handling: retries of trials that lost their worker, pauses after storage failures, and the decision to give up."""
+"""Handling of lost workers, storage failures and failed trials."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
@@ -9,13 +9,13 @@ from raysweep.controller.node_health import WorkerNode
 
 FIRST_PAUSE_SECONDS = 2.0
 MAX_PAUSE_SECONDS = 30.0
-PATIENCE_SECONDS = 600.0  # how long storage may fail, with no rung reported, before the sweep ends
-MIN_FAILED = 3  # with fewer failed trials, their share means little
-MAX_STARTS_ON_DEAD_NODES = 20  # in a row; a trial with more is assumed to kill its nodes
+PATIENCE_SECONDS = 600.0  # the sweep ends if storage fails for this long without a completed rung
+MIN_FAILED = 3  # max_failed_share is ignored below this number of failed trials
+MAX_STARTS_ON_DEAD_NODES = 20  # consecutive; a trial with more is assumed to crash its nodes
 
 
 class Blame(Enum):
-    """Why a worker was lost."""
+    """The cause of a lost worker."""
 
     PROCESS = "process"  # the trial's process died, froze or ran out of memory
     NODE = "node"  # the node disappeared, or the process died before the trial started
@@ -24,10 +24,9 @@ class Blame(Enum):
 
 @dataclass(frozen=True)
 class Loss:
-    """The loss of a trial's worker during a rung.
+    """The loss of a trial's worker.
 
-    ``reason`` is a single line. ``needs_memory`` is True if the node ran out of memory. ``node`` is known only if the
-    worker itself reported the loss.
+    ``needs_memory`` is True if the node ran low on memory. ``node`` is set only if the worker itself reported the loss.
     """
 
     blame: Blame
@@ -38,7 +37,7 @@ class Loss:
 
 @dataclass(frozen=True)
 class RaisedError:
-    """An error that a job raised on a worker: the exception in one line, its traceback and the worker's node."""
+    """An error that a job raised on a worker."""
 
     exception: str
     traceback: str | None
@@ -47,9 +46,10 @@ class RaisedError:
 
 @dataclass(frozen=True)
 class StoragePause:
-    """A pause of ``seconds`` in which no trials are assigned, because storage has been failing since ``began``.
+    """A pause after a storage failure, during which no trials are assigned.
 
-    Both ``began`` and ``until``, the end of the pause, are in seconds on the sweep's clock.
+    ``began`` is the time of the first failure, and ``until`` is the end of the pause, both in seconds on the sweep's
+    clock.
     """
 
     began: float = 0.0
@@ -63,10 +63,10 @@ class StoragePause:
 
 @dataclass
 class Failures:
-    """Counts of how often each trial has lost its worker since its last rung.
+    """Counts each trial's lost workers since its last rung.
 
-    A trial survives ``resources.max_failures`` losses of its process and ``MAX_STARTS_ON_DEAD_NODES`` losses of its
-    node. Storage failures never count against a trial.
+    A trial may lose its process ``resources.max_failures`` times and its node ``MAX_STARTS_ON_DEAD_NODES`` times. The
+    number of storage failures is not limited.
     """
 
     resources: ResourcesConfig
@@ -89,7 +89,7 @@ class Failures:
         self.pause = StoragePause()
 
     def begin_pause(self, now: float) -> StoragePause:
-        """Start a pause after a storage failure: twice as long as the previous one, up to ``MAX_PAUSE_SECONDS``."""
+        """Start a pause that is twice as long as the previous one, up to ``MAX_PAUSE_SECONDS``."""
         if now - self.pause.until > MAX_PAUSE_SECONDS:  # storage has worked in the meantime
             self.pause = StoragePause()
         seconds = min(2 * self.pause.seconds or FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)
@@ -98,7 +98,7 @@ class Failures:
         return self.pause
 
     def reason_to_give_up(self, num_failed: int, num_begun: int) -> str | None:
-        """Return the reason to end a sweep with this many failed and started trials, or None to continue."""
+        """Return the reason to end the sweep if too many trials have failed, or None to continue."""
         share = self.resources.max_failed_share
         if num_failed < MIN_FAILED or num_failed <= share * num_begun:
             return None

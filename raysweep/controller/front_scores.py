@@ -1,6 +1,6 @@
-"""Scoring after the search: the front on the test split, and paused and interrupted trials on watched data.
+"""Scoring of rungs after the search.
 
-Rungs are assigned to workers, and each result is stored as soon as it arrives.
+The front is scored on the test split, and paused and interrupted trials are measured on watched data.
 """
 
 import time
@@ -22,7 +22,7 @@ from raysweep.terminal import duration
 
 @dataclass(frozen=True)
 class FrontRung:
-    """A rung with points on the front, and these points' keys."""
+    """A rung with points on the front. ``keys`` identifies these points."""
 
     trial: int
     step: int
@@ -31,24 +31,24 @@ class FrontRung:
 
 @dataclass(frozen=True)
 class UnwatchedRung:
-    """The last rung of a paused or interrupted trial, which has yet to be measured on watched data."""
+    """The last rung of a paused or interrupted trial, to be measured on watched data."""
 
     trial: int
     step: int
     config: TrialConfig
-    run: int  # run number within the configuration; 0 for an original
+    run: int  # number among the runs of this configuration; 0 for the original
 
 
 AfterSearch = FrontRung | UnwatchedRung
-"""The rungs to score after the search."""
+"""A rung to score after the search."""
 
 
 @dataclass(frozen=True)
 class ScoredRung:
     """A rung's test scores and the calibration of its head, as plain values without the trial and step.
 
-    ``labeled`` holds the rung's points that use the pool's labels, ``measures`` the rung's measures, and ``tasks`` the
-    points of individual data sets in a sequence.
+    ``labeled`` contains the points that use the pool's labels. ``tasks`` contains the points of individual data sets in
+    a sequence.
     """
 
     points: Sequence[Mapping[str, Any]]
@@ -77,25 +77,25 @@ class ScoredRung:
 
 
 def key_of(rung: AfterSearch) -> Hashable:
-    """Return a key that identifies a rung to score among all jobs of a sweep."""
+    """Return a key for the rung that is unique among all jobs of the sweep."""
     return type(rung), rung.trial, rung.step
 
 
 class FrontScores:
-    """The rungs to score after the search, and the progress of scoring them.
+    """Assigns the rungs to score after the search, and stores their scores.
 
-    Rungs without scores, for example because scoring failed, are scored when the sweep is resumed.
-    Without a test split (``has_test`` is False), the front is not scored.
+    Rungs that could not be scored are retried when the sweep is resumed. The front is scored only if ``has_test`` is
+    True.
     """
 
     def __init__(self, sweep: Sweep, *, has_test: bool) -> None:
         self._sweep = sweep
         self._has_test = has_test
-        self._began: float | None = None  # time of the first call to `next`, by the monotonic clock
+        self._began: float | None = None  # monotonic time of the first call to `next`
         self._waiting: deque[AfterSearch] = deque()
         self._under_way: list[AfterSearch] = []
         self._num_rungs = 0
-        # the number of scored rungs, and the time in seconds at which it was reached
+        # number of scored rungs, and seconds from the start until the last one was scored
         self._last_done = (
             0,
             0.0,
@@ -105,7 +105,7 @@ class FrontScores:
 
     @property
     def have_begun(self) -> bool:
-        """Return whether scoring has begun, which means that the search is over."""
+        """Return whether scoring has begun."""
         return self._began is not None
 
     @property
@@ -114,7 +114,7 @@ class FrontScores:
         return bool(self._under_way)
 
     def next(self) -> AfterSearch | None:
-        """Return the next rung to score, or None if all are assigned or the requested number of workers is busy."""
+        """Return the next rung to score, or None if no rung is waiting or all allowed workers are busy."""
         if self._began is None:
             self._began = time.monotonic()
             if self._has_test:
@@ -150,13 +150,13 @@ class FrontScores:
         self._under_way.remove(rung)
 
     def take_watched(self, rung: UnwatchedRung, watched: Watched) -> None:
-        """Store a rung's values on watched data."""
+        """Store a rung's scores on watched data."""
         self._sweep.ledger.append(RungWatched(trial=rung.trial, step=rung.step, watched=watched))
         self._sweep.progress.watched[rung.trial] = rung.step
         self._under_way.remove(rung)
 
     def fail(self, rung: AfterSearch, reason: str) -> None:
-        """Warn once that a rung could not be scored. No error is raised, so that a long search still ends with a report."""
+        """Warn that a rung could not be scored. No error is raised, so that the sweep still writes its report."""
         if rung in self._under_way:
             self._under_way.remove(rung)
             stage = "test" if isinstance(rung, FrontRung) else "watch"
@@ -165,7 +165,7 @@ class FrontScores:
             )
 
     def fail_on_node(self, rung: AfterSearch, error: RaisedError) -> None:
-        """Requeue a rung whose scoring raised an error, to retry it on another node, or give up on the rung."""
+        """Requeue a rung after an error if it may be retried on another node; otherwise, give up on it."""
         job = key_of(rung)
         self._sweep.note_error(job, error)
         if self._sweep.nodes.may_retry(job, error.node):
@@ -199,7 +199,7 @@ class FrontScores:
         if num_done != self._last_done[0]:
             self._last_done = (num_done, seconds)
         seconds_at_last = self._last_done[1]
-        if num_done:  # counts down until the next rung is scored
+        if num_done:  # the estimate counts down until the next rung is scored
             seconds_left = seconds_at_last * num_left / num_done - (seconds - seconds_at_last)
             text += f", {duration(max(seconds_left, 0.0))} left"
         self._sweep.display.status(text, num_done / self._num_rungs)
@@ -217,7 +217,7 @@ def _unwatched(sweep: Sweep) -> Iterator[UnwatchedRung]:
 
 
 def _untested(sweep: Sweep) -> list[FrontRung]:
-    """Return the front's rungs with points that no earlier session has scored on the test split."""
+    """Return the rungs of the front's points that have not been scored on the test split."""
     rungs: dict[tuple[int, int], FrontRung] = {}
     for point in sweep.kept_front():
         if name_of_point(point) in sweep.tested:

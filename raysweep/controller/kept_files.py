@@ -1,9 +1,9 @@
-"""Cleanup of a run's weights and per-query scores. Weights are kept for the front's members, up to a size limit.
+"""Cleanup of a run's weights and per-query scores.
 
-Scores are kept for points near the front and for the corresponding points of replicates. Workers store one file per
-rung before they report the rung. A rung's file is removed once all of its points have been dropped; at the end of a
-session, the remaining points are packed into a few files. The front only advances, so a point that is no longer near it
-never will be again, and the timing of this check does not matter.
+Weights are kept for the front's points, up to a size limit. Scores are kept for points near the front and for the
+corresponding points of replicates. Workers store one file of scores per rung before they report the rung. The file is
+removed once all of the rung's points have been dropped. At the end of a session, the remaining scores are packed into a
+few files. The front only advances, so a point that is no longer near it can be dropped at any time.
 """
 
 import contextlib
@@ -39,20 +39,19 @@ from raysweep.storage.folder import Folder
 POINTS = "points"
 CHECKPOINTS = "checkpoints"
 
-PART_BYTES = 32 * 2**20  # minimum size of a part before compression, unless it is the last one
+PART_BYTES = 32 * 2**20  # minimum uncompressed size of each part except the last
 
 _PART = "part-"
-_FILES_AT_ONCE = 32  # files read or removed together
+_FILES_AT_ONCE = 32  # number of files to read or remove at once
 _SPLITS: tuple[ScoredSplit, ...] = get_args(ScoredSplit)
 
 Rung = tuple[int, int]  # trial and step
 
 
 class WeightStore:
-    """The folders that store the weights of a run's points, one per rung.
+    """The weights of a run's points, stored in one folder per rung.
 
-    ``limit`` is the maximum total size in bytes of the weights and of the run's other files, which callers pass as
-    ``others``.
+    ``limit`` is the maximum total size of the weights and of ``others``, the run's other files. All sizes are in bytes.
     """
 
     def __init__(self, run: Folder, limit: int, goals: Goals) -> None:
@@ -67,10 +66,10 @@ class WeightStore:
         return [point for point in front if _folder_name(point) in stored]
 
     def keep_only(self, front: Sequence[Point], among: Sequence[Point] | None = None) -> None:
-        """Remove the folders that no member of ``front`` needs.
+        """Remove the folders that no point of ``front`` needs.
 
-        With ``among``, only the folders of these points are removed, because other folders may belong to rungs that
-        have not been reported yet.
+        If ``among`` is given, only folders of these points are removed. Other folders may belong to rungs that have not
+        been reported yet.
         """
         candidates = (
             self._run.names(POINTS) if among is None else {_folder_name(point) for point in among}
@@ -84,16 +83,16 @@ class WeightStore:
         return self._num_bytes(self._stored_folders(front)) + others > self._limit
 
     def shrink(self, front: Sequence[Point], others: int) -> list[Point]:
-        """Remove weights until the limit is met, starting with those whose loss reduces the front's hypervolume least.
+        """Remove the weights with the smallest hypervolume contributions until the limit is met.
 
-        The weights of at least one rung always remain. Returns one point for each rung whose weights were removed.
+        At least one rung's weights are kept. Returns one point for each rung whose weights were removed.
         """
         stored = self._stored_folders(front)
         max_bytes = self._limit - others
         if len(stored) < 2 or self._num_bytes(stored) <= max_bytes:
             return []
         full_area = self._hypervolume(front)
-        losses = {}  # hypervolume that the front loses without each folder's points
+        losses = {}  # hypervolume contribution of each folder's points
         for name in stored:
             remaining = [point for point in front if _folder_name(point) != name]
             losses[name] = full_area - self._hypervolume(remaining)
@@ -124,8 +123,7 @@ class WeightStore:
         return hypervolume([point.pair(self._goals) for point in points], (0.0, 0.0))
 
     def _num_bytes(self, folders: set[str]) -> int:
-        """Return the total size of these folders, in bytes."""
-        # a folder is written once, and only test scores change it later
+        # sizes are cached, because only test scores change a folder after it is written
         for name in folders - self._sizes.keys():
             self._sizes[name] = sum(self._run.sizes(f"{POINTS}/{name}").values())
         return sum(self._sizes[name] for name in folders)
@@ -145,7 +143,7 @@ class _RungScores:
 
 
 class KeptScores:
-    """The per-query scores that a run keeps, and their files. ``num_queries`` is the number of dev queries."""
+    """The per-query scores that a run keeps. ``num_queries`` is the number of dev queries."""
 
     def __init__(self, run: Folder, num_queries: int, goals: Goals) -> None:
         self._run = run
@@ -154,7 +152,7 @@ class KeptScores:
         self._near: dict[
             PointName, Pair
         ] = {}  # P and S raised by three standard errors, keyed by name
-        # replicates' points far from the front whose originals are near it
+        # points of replicates that are kept only because their originals are near the front
         self._repeats: set[PointName] = set()
         self._original_of: dict[int, int] = {}  # the original trial of each replicate
         self._rungs: dict[Rung, _RungScores] = {}  # rungs with at least one kept point
@@ -162,12 +160,12 @@ class KeptScores:
 
     @property
     def names(self) -> set[PointName]:
-        """Return the points whose scores are kept."""
+        """Return the names of the points whose scores are kept."""
         return {*self._near, *self._repeats}
 
     @property
     def num_bytes(self) -> int:
-        """Return the maximum size of the dev scores, in bytes."""
+        """Return an upper bound on the size of the dev scores, in bytes."""
         num_points = sum(rung.num_stored for rung in self._rungs.values())
         return num_points * self._num_queries * bytes_per_query()
 
@@ -182,7 +180,10 @@ class KeptScores:
     def take(
         self, points: Sequence[Point], front: Sequence[Point], original: int | None = None
     ) -> None:
-        """Add a rung's points (a replicate's if ``original`` is given), and remove files that are no longer needed."""
+        """Add a rung's points, and remove files that are no longer needed.
+
+        If the trial is a replicate, ``original`` is its original trial.
+        """
         if original is not None:
             self._original_of.update(
                 (point.trial, original) for point in points if point.trial is not None
@@ -201,10 +202,9 @@ class KeptScores:
             rung.names.add(name)
 
     def _drop_far(self, new: Sequence[Point], front: Sequence[Point]) -> list[Rung]:
-        """Forget the points that are far from the front, and return the rungs that have no points left.
+        """Drop the points that are far from the front, and return the rungs that have no points left.
 
-        Points other than ``new`` were near the front when last compared, so they are compared again only if the front
-        has changed.
+        If the front has not changed, only the points in ``new`` are compared with it.
         """
         pairs = [point.pair(self._goals) for point in front]
         has_changed = pairs != self._front
@@ -233,7 +233,7 @@ class KeptScores:
         return emptied
 
     def tidy(self) -> None:
-        """Remove the files of rungs with no points to keep, including rungs that were never reported."""
+        """Remove the files of rungs without kept points, including rungs that were never reported."""
         needed = {location.base_name(rung_file("dev", trial, step)) for trial, step in self._rungs}
         for split in _SPLITS:
             unneeded = [
@@ -242,7 +242,7 @@ class KeptScores:
             self._remove(split, unneeded)
 
     def pack(self, warn: Callable[[str], None]) -> None:
-        """Pack the kept scores into a few files. After a kill, duplicates may remain, but they count only once."""
+        """Pack the kept scores into a few files. Duplicates that a killed process leaves behind are harmless."""
         for split in _SPLITS:
             try:
                 self._pack(split)
@@ -272,7 +272,7 @@ class KeptScores:
                 batch_bytes = 0
         if batch:
             self._write_part(split, batch)
-        # Old parts are removed first, because the next session packs again as long as other files remain.
+        # Remove old parts first, because the next session packs again only if other files remain.
         self._remove(split, [file for file in packed_files if _is_part(file)])
         self._remove(split, [file for file in packed_files if not _is_part(file)])
 
@@ -287,7 +287,7 @@ class KeptScores:
         return sorted(name for name in names if name.endswith(".npz") and not name.startswith("."))
 
     def _read(self, split: ScoredSplit, files: Sequence[str]) -> Iterator[tuple[str, PackedScores]]:
-        """Yield each file together with its scores, skipping damaged files."""
+        """Yield each file and its scores, skipping damaged files."""
         for start in range(0, len(files), _FILES_AT_ONCE):
             batch = files[start : start + _FILES_AT_ONCE]
             contents = self._run.read([f"{FOLDER}/{split}/{file}" for file in batch])
@@ -308,5 +308,5 @@ def _rung_of(name: PointName) -> Rung:
 
 
 def _is_part(file: str) -> bool:
-    """Return whether a file's name is that of a packed part. Each other file contains one rung."""
+    """Return whether a file is a packed part, as opposed to the scores of a single rung."""
     return file.startswith(_PART)

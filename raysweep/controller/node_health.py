@@ -1,4 +1,4 @@
-"""Node health: a node is excluded after several errors in a row, and paused after a storage failure."""
+"""Tracking of node health. Nodes are excluded after repeated errors and paused after storage failures."""
 
 from collections.abc import Callable, Hashable, Set
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ MAX_PAUSE_SECONDS = 300.0
 
 @dataclass(frozen=True)
 class WorkerNode:
-    """A cluster node: its Ray ID and a name for users."""
+    """A cluster node, with its Ray ID and a name for messages."""
 
     id: str
     name: str
@@ -23,17 +23,16 @@ class _Pause:
 
 @dataclass
 class NodeHealth:
-    """The errors and pauses of a sweep's nodes, in this session.
+    """Tracks the errors and pauses of nodes during a session.
 
-    If a trial raises an error again on another node, the trial is to blame, and the errors do not count against the
-    nodes. The last usable node is never excluded or paused. ``list_usable`` returns the IDs of the live nodes that can
-    run trials.
+    If a job raises an error on a second node too, its errors are not counted against the nodes. The last usable node is
+    never excluded or paused. ``list_usable`` returns the IDs of the live nodes that can run trials.
     """
 
     max_errors: int
     list_usable: Callable[[], Set[str]]
     excluded: set[str] = field(default_factory=set)
-    _errors: dict[str, int] = field(default_factory=dict)  # in a row, keyed by node
+    _errors: dict[str, int] = field(default_factory=dict)  # consecutive errors, keyed by node ID
     # the node of a job's first error since its last rung
     _raised_on: dict[Hashable, str] = field(default_factory=dict)
     _pauses: dict[str, _Pause] = field(default_factory=dict)
@@ -53,7 +52,7 @@ class NodeHealth:
         return True
 
     def may_retry(self, job: Hashable, node: WorkerNode) -> bool:
-        """Return whether a job that raised an error may run again: only once, and only if there is another node."""
+        """Return whether to retry a job that raised an error. A job is retried only once, on another node."""
         if job in self._raised_on:
             return False
         self._raised_on[job] = node.id
@@ -62,8 +61,8 @@ class NodeHealth:
     def pause(self, node: WorkerNode, now: float) -> float | None:
         """Pause a node whose storage failed, and return the length of the pause in seconds.
 
-        Each pause is twice as long as the previous one, up to ``MAX_PAUSE_SECONDS``. If no other node is usable and
-        unpaused, the storage is assumed to be shared, so the node is not paused and None is returned.
+        Each pause is twice as long as the previous one, up to ``MAX_PAUSE_SECONDS``. If no other node is available,
+        the storage is assumed to be shared. In this case, the node is not paused, and None is returned.
         """
         if not self._list_others(node) - self._paused(now):
             return None
@@ -73,18 +72,18 @@ class NodeHealth:
         return seconds
 
     def note_rung(self, job: Hashable, node_id: str) -> None:
-        """Record that a job has finished a rung on a node, which shows that the node works."""
+        """Clear the errors of a job and its node, and the node's pause, after a finished rung."""
         self._raised_on.pop(job, None)
         self._errors.pop(node_id, None)
         self._pauses.pop(node_id, None)
 
     def nodes_to_avoid(self, job: Hashable, now: float) -> tuple[str, ...]:
-        """Return the nodes on which a job should not start: excluded or paused ones, and any where it raised an error."""
+        """Return the IDs of the nodes on which a job should not start."""
         usable = self.list_usable() - self.excluded
         avoided = self._paused(now)
         if job in self._raised_on:
             avoided.add(self._raised_on[job])
-        if not usable - avoided:  # all other nodes have been lost in the meantime
+        if not usable - avoided:  # no other node is left
             avoided = set()
         return tuple(sorted(self.excluded | avoided))
 

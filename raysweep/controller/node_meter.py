@@ -1,4 +1,4 @@
-"""Boot time and uptime of a cluster's nodes, based on periodic observations. Independent of Ray."""
+"""Measurement of the boot time and uptime of cluster nodes."""
 
 import threading
 import time
@@ -15,7 +15,7 @@ class NodeMeter:
     def __init__(self, budget: BudgetConfig) -> None:
         self._budget = budget
         self._lock = threading.Lock()
-        self._seen_at: float | None = None  # by the monotonic clock
+        self._seen_at: float | None = None  # monotonic time
         self._up: Mapping[str, int] = {}  # node counts at the last observation, keyed by type
         self._booting: Mapping[str, int] = {}
         self._up_seconds: dict[str, float] = defaultdict(float)
@@ -34,7 +34,7 @@ class NodeMeter:
             self._up, self._booting = up, booting
 
     def take(self) -> tuple[NodeTime, ...]:
-        """Return the node time of each type between the previous call and the last observation."""
+        """Return the node time of each type since the previous call."""
         with self._lock:
             types = sorted({*self._up_seconds, *self._boot_seconds})
             times = []

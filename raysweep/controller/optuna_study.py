@@ -1,4 +1,4 @@
-"""An on-disk copy of the sweep as Optuna studies, for ``optuna-dashboard RUN/study.journal``.
+"""Export of a sweep to an Optuna journal file, for ``optuna-dashboard RUN/study.journal``.
 
 The ledger remains the source of truth.
 """
@@ -20,14 +20,13 @@ PAIR_STUDY = "P and S"
 
 
 class StudyFile:
-    """The file of a sweep's Optuna study, which contains each of the sweep's trials under the same number.
+    """The journal file with a sweep's Optuna study. Trials have the same numbers as in the sweep.
 
-    Unless the sampler itself maximizes P and S, a second study, whose name ends with ``PAIR_STUDY``, contains
-    the same trials, each with P and S of its best point as its two values. While the sweep runs, trials that have not
-    ended are RUNNING. Failed trials are FAIL, and trials without a rung are PRUNED. All others are COMPLETE, and
-    paused and interrupted ones become COMPLETE when the sweep ends, because optuna-dashboard leaves pruned trials out
-    of most plots; the ``status`` attribute has the actual status. A replicate has its original's parameters and the
-    ``replicate_of`` attribute. ``begin`` must be called for every trial, in order.
+    If the sampler maximizes a single value, a second study stores P and S of each trial's best point. Its name ends with
+    ``PAIR_STUDY``. Failed trials are FAIL, trials that end without a rung are PRUNED, and all others are COMPLETE. Paused
+    and interrupted trials are RUNNING until the sweep ends and then COMPLETE, because optuna-dashboard omits pruned
+    trials from most plots. The ``status`` attribute has the actual status. ``begin`` must be called for every trial, in
+    order.
     """
 
     def __init__(self, path: Path, name: str, proposer: Proposer) -> None:
@@ -86,7 +85,7 @@ class StudyFile:
         stored.set_user_attr("examples seen", examples_seen)
         missed_by = shortfalls(objective, best_point)
         if missed_by:
-            # The list is Optuna's format from before constraints had names; optuna-dashboard reads only this format.
+            # optuna-dashboard supports only Optuna's older format, in which constraints have no names
             amounts = list(missed_by.values())
             self._storage.set_trial_system_attr(trial_id, "constraints", amounts)
             stored.set_user_attr("constraints on", list(missed_by))
@@ -108,7 +107,7 @@ class StudyFile:
                 study.tell(number, list(self._proposer.objective.best_point(front)))
 
     def close(self) -> None:
-        """Complete the unfinished trials when the sweep ends. A resumed sweep rewrites the file."""
+        """Set the final state of unfinished trials when the sweep ends. A resumed sweep rewrites the file."""
         for number, trial in list(self._running.items()):
             is_paused = trial.status == TrialStatus.PAUSED
             self.end(
@@ -124,12 +123,12 @@ class StudyFile:
 
 
 def shortfalls(objective: Objective, point: Pair) -> dict[str, float]:
-    """Return by how much a point misses each constraint; as in Optuna, satisfied constraints have values of at most 0."""
+    """Return the amount by which a point misses each constraint, which is at most 0 if the constraint holds."""
     polarity, similarity = point
     p, s = objective.goals.headings
     missed_by = {}
     if objective.min_polarity:
         missed_by[p] = objective.min_polarity - polarity
-    if objective.min_similarity:  # this includes constraints on retention
+    if objective.min_similarity:  # includes constraints on retention
         missed_by[s] = objective.min_similarity - similarity
     return missed_by

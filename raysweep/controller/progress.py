@@ -1,7 +1,6 @@
-"""Progress of a sweep's trials, and the replay that restores it from a ledger.
+"""Tracking of the progress of trials, and replay of a ledger to restore it.
 
-Rungs come either from a worker through :class:`raysweep.controller.sweep.Sweep`, or from a ledger through
-:class:`LedgerReplay`. This module never writes to the ledger.
+This module never writes to the ledger.
 """
 
 import contextlib
@@ -37,23 +36,23 @@ from raysweep.search.scheduler import Scheduler, TrialState
 
 
 class Verdict(NamedTuple):
-    """The decision that a trial must leave its worker, with the trial's new status and the reason."""
+    """The decision to remove a trial from its worker, with the trial's new status and the reason."""
 
     status: TrialStatus
     reason: str
 
 
 class Progress:
-    """The progress of a sweep's trials, which is also reported to the scheduler and the study."""
+    """Tracks the progress of trials and reports it to the scheduler and the Optuna study."""
 
     def __init__(self, budget: BudgetConfig, scheduler: Scheduler, study: StudyFile) -> None:
         self.configs: dict[
             int, TrialConfig
         ] = {}  # keyed by trial, in the order in which trials started
-        self.num_rungs: dict[int, int] = {}  # number of rungs if the trial completes
+        self.num_rungs: dict[int, int] = {}  # planned number of rungs, keyed by trial
         self.front: list[Point] = []
         self.tested: set[PointName] = set()  # points that an earlier session scored on test
-        # keyed by trial: the last rung that was measured on watched data
+        # last rung that was measured on watched data, keyed by trial
         self.watched: dict[int, int] = {}
         self.ended = dict.fromkeys(
             (TrialStatus.COMPLETED, TrialStatus.STOPPED, TrialStatus.FAILED), 0
@@ -80,7 +79,7 @@ class Progress:
         self.configs[trial.number] = config
         if trial.replicate_of is None:
             self.num_rungs[trial.number] = self._budget.rungs_of(config.examples_per_rung)
-        else:  # a replicate ends at its original's last rung so far, but follows the schedule of a complete trial
+        else:  # a replicate ends at its original's last rung so far, but uses the schedule of a full trial
             self.num_rungs[trial.number] = self.steps_done(trial.replicate_of)
         self._study.begin(trial)
 
@@ -92,7 +91,7 @@ class Progress:
             self.watched[number] = rung.step
         self.front = front_points([*self.front, *rung.points], self._scheduler.objective.goals)
         reason_to_pause = None
-        if rung.points:  # in a sequence of data sets, rungs before the last data set have none
+        if rung.points:  # rungs before the last data set of a sequence have no points
             reason_to_pause = self._report_to_scheduler(rung)
             trial = self._scheduler.trials[number]
             self._study.rung(number, rung.examples_seen, trial, self._scheduler.objective)
@@ -142,10 +141,10 @@ class Progress:
 
 
 class LedgerReplay:
-    """Replay of ledger events into a new scheduler, progress and cost tracker. ``steering`` collects the user requests.
+    """Replays ledger events into a new scheduler, progress and cost tracker.
 
-    With ``adopt``, old trials are taken from the ledger as they are; this is needed if the space has changed.
-    Otherwise, the sampler proposes them again, so that it continues as if it had never stopped.
+    If ``adopt`` is True, trials are taken from the ledger, which is required if the space has changed. Otherwise, the
+    sampler proposes them again, which restores its state.
 
     Raises:
         ReplayError: If the sampler proposes trials that differ from those in the ledger.
@@ -158,7 +157,7 @@ class LedgerReplay:
         self.steering = Steering()
         self.unfinished: dict[
             int, Verdict | None
-        ] = {}  # trials on a worker, with their verdict after the last rung
+        ] = {}  # verdict after the last rung, keyed by trial, for trials on a worker
         self.points: list[Point] = []  # the points of all rungs
         self._scheduler = scheduler
         self._progress = progress
@@ -188,7 +187,7 @@ class LedgerReplay:
             case TrialResumed() | TrialContinued():
                 self._resume_if_paused(event.trial)
                 self.unfinished[event.trial] = None
-            case TrialInterrupted():  # the verdict after the last rung, if any, stays
+            case TrialInterrupted():  # keep the verdict after the last rung, if any
                 self.unfinished.setdefault(event.trial, None)
             case RungWatched():
                 self._progress.watched[event.trial] = event.step
@@ -235,7 +234,7 @@ class LedgerReplay:
         self.unfinished[event.trial] = self._progress.record(event)
 
     def _resume_if_paused(self, number: int) -> None:
-        """Resume a trial that was paused or about to be paused, because the ledger overrides the current decision."""
+        """Resume a trial that is paused or about to be paused. The ledger overrides the scheduler's decision."""
         verdict = self.unfinished.get(number)
         has_left_worker = number not in self.unfinished
         is_about_to_pause = verdict is not None and verdict.status == TrialStatus.PAUSED

@@ -1,4 +1,4 @@
-"""Collection of the sentences that the reference and the front retrieve, and selection of the queries to show."""
+"""Collection of the sentences that the reference and the front retrieve, for the report."""
 
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
@@ -28,16 +28,16 @@ from raysweep.storage import location
 from raysweep.storage.folder import Folder
 
 MAX_TEXT_BYTES = 3 * 2**19
-"""The maximum size in bytes of a run's texts, encoded as UTF-8. If sentences are long, fewer queries are shown."""
+"""Maximum size of a run's texts in bytes, encoded as UTF-8."""
 
 PAGE = "report/report.html"
 
-_SHOWN = (0, 0, 2)  # spawn key of a random stream reserved for this purpose
+_SHOWN = (0, 0, 2)  # spawn key for breaking ties between queries
 
 
 @dataclass(frozen=True)
 class ReadingsWriter:
-    """A writer of a run's readings, which skips damaged files and reports them to ``warn``."""
+    """Writes a run's readings. Damaged files are skipped and reported to ``warn``."""
 
     run: Folder
     prepared: Prepared
@@ -87,15 +87,13 @@ class ReadingsWriter:
             self.run.remove(FILE)
             return
         if stored is not None and stored.texts:
-            self.run.remove(
-                PAGE
-            )  # removed first, so that a later call repeats this if the process is killed in between
+            self.run.remove(PAGE)  # first, so that a later call repeats an interrupted removal
             self.run.keep(FILE, stored.without_texts().content())
 
     def _retrieved(self, front: Sequence[Point]) -> dict[PointName, Retrieved]:
-        """Return the stored sentences that the reference and the front retrieved."""
+        """Return the sentences that the reference and the front retrieved."""
         retrieved: dict[PointName, Retrieved] = {}
-        # Some points' weights may have been removed since an earlier session stored their readings.
+        # Readings of points whose weights have since been removed exist only in this file.
         with contextlib.suppress(InputError):
             stored = stored_readings(self.run)
             if stored is not None and stored.split == self.split:
@@ -159,7 +157,7 @@ def _read_texts(
     read_texts: Callable[[npt.NDArray[np.integer]], list[str]],
     ids_by_query: Iterable[npt.NDArray[np.integer]],
 ) -> tuple[dict[int, str], int]:
-    """Return the texts for as many queries as fit (at least one), and the number of these queries."""
+    """Return the texts of as many queries as fit in ``MAX_TEXT_BYTES`` (at least one), and the number of queries."""
     texts: dict[int, str] = {}
     num_bytes = 0
     num_queries = 0

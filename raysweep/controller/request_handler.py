@@ -1,9 +1,8 @@
-"""Handling of user requests to a running sweep; each is checked, executed once and answered. Independent of Ray.
+"""Handling of user requests to a running sweep.
 
-Requests are untrusted files that anyone with write access to the run can add. Invalid files are rejected and set aside,
-and requests that cannot be executed are rejected with the reason. All others are written to the ledger before they are
-executed and answered. If the driver dies in between, the next driver finds the request in the ledger and reports it as
-done.
+Requests are untrusted, because anyone with write access to the run can add files. A valid request is written to the
+ledger before it is executed and answered. If the driver dies in between, the next driver finds the request in the
+ledger and does not record it again.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,14 +23,14 @@ ENDED = (TrialStatus.COMPLETED, TrialStatus.STOPPED, TrialStatus.FAILED)
 
 @contextmanager
 def answered(sweep: Sweep) -> Iterator["RequestHandler"]:
-    """Yield a handler for the requests in the run's queue, which is polled in the background within the context."""
+    """Poll the run's request queue in the background, and yield a handler for the requests."""
     queue, inbox = RequestQueue(sweep.run), Inbox()
     with poll_in_background(queue, inbox):
         yield RequestHandler(sweep, queue, inbox.take)
 
 
 class RequestHandler:
-    """A request handler. ``new_requests`` returns the requests not yet handled, and ``queue`` receives the answers."""
+    """Executes the requests that ``new_requests`` returns, and stores the answers in ``queue``."""
 
     def __init__(
         self, sweep: Sweep, queue: RequestQueue, new_requests: Callable[[], Iterable[QueuedRequest]]
@@ -64,7 +63,7 @@ class RequestHandler:
         self._store_answer(identity, lambda: self._queue.answer(identity, answer))
 
     def _decide(self, identity: str, decide: Callable[[], Answer]) -> Answer:
-        """Return the answer to a request; the answer is decided and printed only once."""
+        """Return the answer to a request, which is computed and printed only once."""
         if identity not in self._decided:
             answer = decide()
             self._decided[identity] = answer
@@ -73,7 +72,7 @@ class RequestHandler:
         return self._decided[identity]
 
     def _store_answer(self, identity: str, store: Callable[[], None]) -> None:
-        """Store an answer. If storage fails, the request is later answered again, but not executed again."""
+        """Store an answer. If storage fails, the request is answered again later, but not executed again."""
         try:
             store()
         except (OSError, InputError) as error:
@@ -101,7 +100,6 @@ class RequestHandler:
         return Answer(accepted=True, text=text)
 
     def _outcome(self, request: Request) -> str:
-        """Describe the effect of a request."""
         num_running = sum(
             trial.paid_until is not None for trial in self._sweep.assignments.values()
         )
@@ -125,7 +123,7 @@ class RequestHandler:
                 return f"next new trial: {escape_line(values)}"
 
     def _problem(self, request: Request) -> str | None:
-        """Return why a request cannot be executed and what is allowed instead, or None if it can be."""
+        """Return the reason to reject a request, or None."""
         match request.action:
             case "pause" if self._sweep.is_over and not self._sweep.num_to_score:
                 return "--pause: the search is over, and no rungs are left to score, so there is nothing to pause"
@@ -157,7 +155,6 @@ class RequestHandler:
         return None
 
     def _problem_of_try(self, values: Mapping[str, object]) -> str | None:
-        """Return why a configuration cannot be tried, for example because it is not new, or None if it can."""
         sweep = self._sweep
         scheduler = sweep.scheduler
         if not values:

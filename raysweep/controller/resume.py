@@ -1,4 +1,4 @@
-"""Resuming a sweep: checks of the run folder and of changed settings."""
+"""Lock and validate a run before its sweep is resumed."""
 
 import json
 import os
@@ -44,7 +44,7 @@ from raysweep.storage import location
 from raysweep.storage.folder import Folder, LocalFolder, as_folder, open_folder
 
 FILES = ("config.yaml", "prepared.json")  # the files that a run requires in addition to its ledger
-STUDY_LOCK = "study.journal.lock"  # name prefix of links that Optuna creates; a killed driver leaves them behind
+STUDY_LOCK = "study.journal.lock"  # name prefix of the symbolic links that Optuna uses as locks
 
 CHANGEABLE = (
     *(
@@ -66,7 +66,7 @@ CHANGEABLE = (
         "trackers",
     ),
 )
-"""Settings that may change when a sweep is resumed. Changing any other setting would make its trials incomparable."""
+"""Settings that may change when a sweep is resumed. With other changes, its trials would not be comparable."""
 
 
 # see raysweep.training.checkpoint
@@ -84,15 +84,15 @@ READ_BY_TRIALS: Mapping[str, Callable[[Prepared], Iterable[Any]]] = {
     "the reference encoder (reference) has": lambda prepared: prepared.reference_artifacts.distinct,
     "the teacher (teacher) has": lambda prepared: [prepared.teacher_artifact],
 }
-"""The inputs that all of a sweep's trials depend on, and the artifacts created from each, in order of creation."""
+"""Artifacts built from each input that all trials read, in build order. Keys are used in error messages."""
 
 
 @dataclass
 class Resumed:
     """A run's folder, locked by this process, and the events in its ledger.
 
-    ``report`` receives messages, for example that another process holds the run. With ``take_over``, the run is taken
-    over from that process.
+    ``report`` receives messages, for example that another process has locked the run. If ``take_over`` is True, the
+    lock is taken from that process.
     """
 
     place: Path | Folder
@@ -114,9 +114,7 @@ class Resumed:
         check_links(self.run)
         self.events = self.ledger.open()
         try:
-            for (
-                name
-            ) in FILES:  # fetched again, because the run's previous holder may have changed them
+            for name in FILES:  # fetch again: the last lock holder may have changed them
                 self.run.fetch(name)
             self._check(build_results(self.events, self.run))
         except BaseException:
@@ -125,7 +123,6 @@ class Resumed:
 
     @property
     def run(self) -> Folder:
-        """Return the run's folder, local or in a bucket."""
         return self.ledger.run
 
     @property
@@ -139,7 +136,7 @@ class Resumed:
         return self.run.location
 
     def _check(self, results: Results) -> None:
-        """Raise ``InputError`` if the run cannot be resumed, before anything is written to it."""
+        """Raise ``InputError`` if the run cannot be resumed."""
         examples_per_rung = {}
         for trial in results.trials:
             try:
@@ -153,7 +150,7 @@ class Resumed:
         if results.without_checkpoints:
             numbers = ", ".join(map(str, results.without_checkpoints))
             self.report(
-                f"{self.location}: checkpoints were removed, so these trials will not be continued: {numbers}"
+                f"{self.location}: checkpoints were removed, so these trials will not be resumed: {numbers}"
             )
         check_settings(self.run, results.config_digests)
         if not has_begun(self.events):
@@ -163,7 +160,7 @@ class Resumed:
 
     @property
     def num_begun(self) -> int:
-        """Return how many trials have started, not counting replicates."""
+        """Return the number of trials that have started, excluding replicates."""
         return sum(
             isinstance(event, TrialStarted) and event.replicate_of is None for event in self.events
         )
@@ -186,7 +183,7 @@ class Resumed:
         return reference.pair(goals)
 
     def next_log(self) -> str:
-        """Return the name of this session's log file; each session has its own log file."""
+        """Return an unused name for this session's log file."""
         names = self.run.names()
         number = 2
         while f"run-{number}.log" in names:
@@ -199,7 +196,7 @@ class Resumed:
         return Prepared.read(self.folder / "prepared.json")
 
     def check_data(self, before: Prepared, prepared: Prepared) -> None:
-        """Raise ``InputError`` if ``prepared`` differs from ``before``, the artifacts that the sweep's trials read."""
+        """Raise ``InputError`` if the trials' inputs in ``prepared`` differ from those in ``before``."""
         for inputs, artifacts in READ_BY_TRIALS.items():
             names_before = [artifact and artifact.name for artifact in artifacts(before)]
             names = [artifact and artifact.name for artifact in artifacts(prepared)]
@@ -211,7 +208,10 @@ class Resumed:
 
 
 def check_links(run: Folder) -> None:
-    """Raise ``InputError`` if a local run contains links or special files, which would expose files outside it."""
+    """Raise ``InputError`` if a local run contains symbolic links or special files.
+
+    Links could expose files outside the run.
+    """
     if not isinstance(run, LocalFolder):
         return
     for parent, folders, files in os.walk(run.path):
@@ -230,9 +230,9 @@ def check_links(run: Folder) -> None:
 
 
 def check_rungs(run: Folder, results: Results, examples_per_rung: Mapping[int, int]) -> None:
-    """Raise ``InputError`` if the ledger has lost rungs; it may lack at most one stored rung per trial.
+    """Raise ``InputError`` if rungs are missing from the ledger.
 
-    One may be missing because a worker stores a rung's checkpoint and weights before the driver records the rung.
+    One stored rung per trial may be missing, because a worker stores a rung's files before the driver records the rung.
     ``examples_per_rung`` is keyed by trial.
     """
     ledger = ledger_location(run)
@@ -254,7 +254,7 @@ def check_rungs(run: Folder, results: Results, examples_per_rung: Mapping[int, i
 def _stored_rungs(
     run: Folder, examples_per_rung: Mapping[int, int]
 ) -> Iterator[tuple[int, int, str]]:
-    """Yield the trial and rung of each stored checkpoint and each stored point, and the folder to name in messages."""
+    """Yield the trial, rung and folder of each stored checkpoint and point."""
     for name in sorted(run.sizes("checkpoints")):
         match = _CHECKPOINT.match(name)
         if match is None:
@@ -276,22 +276,22 @@ def _stored_rungs(
 
 
 def has_begun(events: Iterable[Event]) -> bool:
-    """Return whether a sweep with these events has begun, so that it can be resumed."""
+    """Return whether the sweep that logged these events has begun and can be resumed."""
     return any(isinstance(event, PointsScored) for event in events)
 
 
 class RunState(NamedTuple):
-    """The state of a run: whether it has begun and, if it failed for good, the reason."""
+    """Whether a run has begun and, if it failed for good, the reason."""
 
     has_begun: bool
     failure: str | None = None
 
 
 def read_state(place: str) -> RunState:
-    """Return the state of the run at ``place``, if there is one, without locking it.
+    """Return the state of the run at ``place`` without locking the run.
 
     Raises:
-        InputError: If the ledger was modified.
+        InputError: If the ledger is invalid.
     """
     run = open_folder(place)
     try:
@@ -305,7 +305,7 @@ def read_state(place: str) -> RunState:
 
 
 def check_changes(before: SweepConfig, after: SweepConfig, run: str) -> None:
-    """Raise ``InputError`` with a list of the settings that changed but may not change. The space is not checked."""
+    """Raise ``InputError`` if settings outside ``CHANGEABLE`` have changed. The space is not checked."""
     old_settings = before.model_dump(mode="json")
     new_settings = after.model_dump(mode="json")
     differences = _differences(old_settings, new_settings)
@@ -318,7 +318,7 @@ def check_changes(before: SweepConfig, after: SweepConfig, run: str) -> None:
     if forbidden:
         raise InputError(
             f"{run}: cannot be resumed with a different configuration: {'; '.join(forbidden)}; allowed changes: "
-            f"{', '.join(CHANGEABLE)}, additions to the space, and new ends for its ranges"
+            f"{', '.join(CHANGEABLE)}, additions to the space, and new bounds for its ranges"
         )
 
 
@@ -334,18 +334,18 @@ def _differences(before: Any, after: Any, key: str = "") -> Iterator[tuple[str, 
 
 
 def check_space(before: Space, after: Space, run: str) -> None:
-    """Raise ``InputError`` with a list of the parts of the old space that are missing from the new one, if any.
+    """Raise ``InputError`` if parts of the old space are missing from the new one.
 
-    The ends of a range may move in either direction. Trials outside the new range are kept.
+    Ranges may become wider or narrower. Trials outside the new range are kept.
     """
     if missing := list(_missing(before.parameters, after.parameters, "")):
         raise InputError(f"{run}: the new space must contain the old one: {'; '.join(missing)}")
 
 
 def check_defaults(before: Space, after: Space, run: str) -> None:
-    """Raise ``InputError`` if the new space adds a parameter but excludes the parameter's default.
+    """Raise ``InputError`` if the new space excludes the default of an added parameter.
 
-    Trials from the old space use the default.
+    Trials from the old space use this default.
     """
     known = set(names_of(before.parameters))
     for values in branches(before.parameters):
@@ -359,10 +359,7 @@ def check_defaults(before: Space, after: Space, run: str) -> None:
 
 
 def _missing(before: Parameters, after: Parameters, prefix: str) -> Iterator[str]:
-    """Yield one phrase for each part of the old parameters that the new ones lack.
-
-    ``prefix`` names the choices that the parameters depend on.
-    """
+    """Yield a message for each old parameter or value that the new parameters lack."""
     for name, old in before.items():
         new = after.get(name)
         if new is None:
@@ -372,7 +369,7 @@ def _missing(before: Parameters, after: Parameters, prefix: str) -> Iterator[str
 
 
 def _narrowed(old: Parameter, new: Parameter, name: str) -> Iterator[str]:
-    """Yield one phrase for each value that a parameter no longer allows."""
+    """Yield a message for each value that a parameter no longer allows."""
     match old, new:
         case Choices(), Choices():
             yield from _missing_options(old, new, name)
@@ -400,7 +397,6 @@ def _missing_options(old: Choices, new: Choices, name: str) -> Iterator[str]:
 
 
 def _allows(parameter: Parameter, value: Any) -> bool:
-    """Return whether a parameter can have this value."""
     match parameter:
         case Range():
             return isinstance(value, int | float) and parameter.low <= value <= parameter.high
@@ -420,11 +416,11 @@ def load_resumed(
 ) -> tuple[LoadedSweep, Resumed]:
     """Lock a run for this process, and return its sweep and the state to resume from.
 
-    The settings come from the file ``space``, which defaults to the run's own, with ``overrides`` applied. ``report``
-    and ``take_over`` are as in :class:`Resumed`. If the run was moved, its artifacts are looked up next to it.
+    The settings are read from the file ``space``, by default the run's own, and changed by ``overrides``. ``report`` and
+    ``take_over`` are passed to :class:`Resumed`.
 
     Raises:
-        InputError: If the run cannot be resumed at all, or not with these changes.
+        InputError: If the run cannot be resumed with these settings.
     """
     run = as_folder(place)
     if isinstance(run, LocalFolder):  # the path may contain a link
@@ -438,13 +434,13 @@ def load_resumed(
 
 
 def _changed(resumed: Resumed, space: Path | None, overrides: Sequence[Override]) -> LoadedSweep:
-    """Return the run's sweep with the changes applied. Raise ``InputError`` if any of them is not allowed."""
+    """Return the run's sweep with the changes applied. Raise ``InputError`` if a change is not allowed."""
     own_file = resumed.folder / "config.yaml"
     before = load_sweep(own_file)
     override_of_runs = _override_runs(before.config, resumed.location, overrides)
     after = load_sweep(space or own_file, [*override_of_runs, *overrides])
     kind = before.config.data.kind
-    # the file does not set the kind, which then depends on the columns of the sources
+    # reuse the run's kind if the file does not set one
     if kind is not None and after.config.data.kind is None:
         after = replace(after, config=of_kind(after.config, after.space, kind))
     check_changes(before.config, after.config, resumed.location)
@@ -474,9 +470,9 @@ def _changed(resumed: Resumed, space: Path | None, overrides: Sequence[Override]
 def _override_runs(
     before: SweepConfig, place: str, overrides: Sequence[Override]
 ) -> list[Override]:
-    """Return an override of the runs folder if the run was moved, unless its artifacts are only in the old location.
+    """Return an override of ``storage.runs`` if the run was moved, unless its artifacts were not moved with it.
 
-    If ``overrides`` specifies where the artifacts are, the old location is not read, because it may be unreachable.
+    The old location may be unreachable, so it is not read if ``overrides`` sets ``storage.artifacts``.
     """
     runs = location.parent(place)
     if runs == before.storage.runs:

@@ -1,4 +1,4 @@
-"""A running sweep's status: its trials and rungs, its front, its cost and the time left."""
+"""The status of a running sweep."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from raysweep.terminal import duration
 
 
 class Activity(StrEnum):
-    """The current work of a running trial."""
+    """The current activity of a running trial."""
 
     WAITING = "waiting"  # for a worker
     LOADING = "loading"  # libraries and the encoder
@@ -22,23 +22,23 @@ class Activity(StrEnum):
 
 @dataclass(frozen=True)
 class RunningRung:
-    """A snapshot of the rung that a trial is working on."""
+    """A snapshot of a running trial's current rung."""
 
     trial: int
     step: int
-    num_rungs: int  # of the trial, if it completes
+    num_rungs: int  # of the trial, unless it stops early
     num_examples: int
     activity: Activity
     seconds: float = 0.0  # since the rung began
-    previous_seconds: float | None = None  # duration of the trial's previous rung, if it is known
-    progress: RungProgress | None = None  # if the rung is long
+    previous_seconds: float | None = None  # duration of the trial's previous rung, if known
+    progress: RungProgress | None = None  # only for long rungs
     progress_age: float = 0.0  # seconds since the progress was reported
 
     @property
     def seconds_left(self) -> float | None:
         """Return the estimated seconds until the rung ends, or None if unknown.
 
-        In a trial's first rung, the estimate excludes the evaluation.
+        For a trial's first rung, the estimate excludes the evaluation.
         """
         estimates = []
         if self.previous_seconds is not None:
@@ -48,7 +48,7 @@ class RunningRung:
         return max(0.0, *estimates) if estimates else None
 
     def after(self, seconds: float) -> "RunningRung":
-        """Return the rung's expected state after ``seconds`` without new reports."""
+        """Extrapolate the rung's state by ``seconds``."""
         return replace(
             self, seconds=self.seconds + seconds, progress_age=self.progress_age + seconds
         )
@@ -56,7 +56,7 @@ class RunningRung:
 
 @dataclass(frozen=True)
 class Workload:
-    """The rungs that a search has run, from which the time for the remaining ones is estimated."""
+    """Statistics of finished rungs, used to estimate the time left."""
 
     # mean worker time of a rung; None until the first rung is recorded
     rung_seconds: float | None = None
@@ -68,9 +68,10 @@ class Workload:
     ] = ()  # finished and total rungs of each interrupted trial
 
     def expected_rungs(self, num_done: int, num_rungs: int) -> float:
-        """Return the expected final number of rungs of a trial that has finished ``num_done`` of ``num_rungs``.
+        """Estimate the final number of rungs of a trial that has finished ``num_done`` of ``num_rungs``.
 
-        Because early stopping pauses trials, this is the mean over trials that left their workers after more rungs.
+        Early stopping pauses trials, so the estimate is the mean over trials that left their workers after more than
+        ``num_done`` rungs.
         """
         longer = {rungs: count for rungs, count in self.num_trials.items() if rungs > num_done}
         if not longer:
@@ -79,7 +80,7 @@ class Workload:
         return min(num_rungs, total / sum(longer.values()))
 
     def seconds_left(self, running: Sequence[RunningRung], num_to_begin: int) -> float:
-        """Return the estimated seconds until no running, interrupted or new trials are left; infinite if unknown."""
+        """Estimate the seconds until all running, interrupted and new trials are done; infinite if unknown."""
         if self.rung_seconds is None:
             return math.inf
         by_trial = []
@@ -90,7 +91,7 @@ class Workload:
             num_later = max(0.0, self.expected_rungs(rung.step - 1, rung.num_rungs) - rung.step)
             by_trial.append(current + num_later * (rung.previous_seconds or self.rung_seconds))
         num_new = num_to_begin * self.expected_rungs(0, self.max_rungs)
-        # Number of rungs that the new and interrupted trials are expected to run.
+        # expected rungs of new and interrupted trials
         num_queued = num_new + sum(
             self.expected_rungs(*trial) - trial[0] for trial in self.interrupted
         )
@@ -101,7 +102,7 @@ class Workload:
 
 @dataclass(frozen=True)
 class SweepStatus:
-    """A snapshot of a running sweep. ``counts`` holds the number of trials per status, with running trials first."""
+    """A snapshot of a running sweep. ``counts`` is the number of trials per status, with running trials first."""
 
     num_begun: int  # number of trials started, not counting replicates
     num_trials: int  # number of trials in the budget
@@ -122,7 +123,7 @@ class SweepStatus:
 
     @property
     def text(self) -> str:
-        """Return the status line: trial counts, the best point, the front's size, the rungs, and the time left."""
+        """Return the status as a single line."""
         parts = [f"search: {self.counts_text}"]
         if self.front_text:
             parts.append(self.front_text)
@@ -131,7 +132,7 @@ class SweepStatus:
             for rung in self.running
             if rung.activity == Activity.TRAINING and rung.progress
         ]
-        # Rungs that report no progress are short.
+        # Short rungs do not report progress.
         if training:
             parts.append(describe_progress(training))
         evaluating = [rung for rung in self.running if rung.activity == Activity.EVALUATING]
@@ -144,7 +145,7 @@ class SweepStatus:
 
     @property
     def counts_text(self) -> str:
-        """Return the number of trials that have started, the number per status, and the maximum at a time."""
+        """Return the trial counts, such as ``3 of 10 trials started, 2 running, 1 paused``."""
         counts = ["paused"] if self.is_paused else []
         counts.append(f"{self.num_begun} of {self.num_trials} trials started")
         if self.num_replicates:
@@ -163,7 +164,7 @@ class SweepStatus:
 
     @property
     def front_text(self) -> str:
-        """Return the front's size and best point, or an empty text before the first rung."""
+        """Return the front's size and best point, or an empty string before the first rung."""
         if self.best is None:
             return ""
         scores = zip(self.goals.headings, self.best, strict=True)
@@ -172,14 +173,14 @@ class SweepStatus:
 
     @property
     def cost_text(self) -> str:
-        """Return the cost of all trials, excluding unfinished rungs."""
         return describe_cost(self.cost)
 
     @property
     def time_text(self) -> str:
-        """Return the estimated time left or, if that is unknown, the time so far.
+        """Return the estimated time left, or the elapsed time if no estimate is available.
 
-        Paused trials may resume once all trials have begun, so the estimate is then a minimum.
+        After all trials have started, paused trials may resume. The estimate does not include them and is then a
+        minimum.
         """
         left = self.seconds_left
         if not 1 <= left < math.inf:
@@ -206,12 +207,12 @@ class SweepStatus:
 
     @property
     def fraction(self) -> float:
-        """Return the estimated share of the search's time that has passed, or 0 if unknown."""
+        """Return the elapsed time as a fraction of the estimated total, or 0 if unknown."""
         left = self.seconds_left
         return 0.0 if left == math.inf or not self.seconds else self.seconds / (self.seconds + left)
 
     def after(self, seconds: float) -> "SweepStatus":
-        """Return the expected status after ``seconds`` without new reports; a paused sweep stays as it is."""
+        """Extrapolate the status by ``seconds``; the status of a paused sweep does not change."""
         if self.is_paused:
             return self
         return replace(
@@ -232,7 +233,7 @@ class SweepStatus:
 
 
 def describe_progress(progress: Sequence[RungProgress]) -> str:
-    """Describe one rung's progress, or several rungs' combined speed and the time until the first one finishes."""
+    """Describe the progress of one rung, or the combined speed of several rungs."""
     examples_per_second = sum(rung.examples_per_second for rung in progress)
     digits = 0 if examples_per_second >= 10 else 1
     pace = f"{examples_per_second:,.{digits}f} examples/s"

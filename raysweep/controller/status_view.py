@@ -1,4 +1,4 @@
-"""Terminal view of a running sweep's status: the entire search, then a row for each running trial."""
+"""Terminal view of a running sweep's status."""
 
 import time
 from collections import Counter
@@ -14,11 +14,11 @@ from raysweep.controller.status import Activity, RunningRung, SweepStatus
 from raysweep.terminal import duration
 
 MAX_ROWS = 12
-# terminal lines for the search, the header, the omitted trials, and some earlier output
+# terminal lines reserved for everything except the rows of trials
 OTHER_LINES = 8
 BAR_WIDTH = 20
 MIN_BAR_WIDTH = 6
-WIDTH_WITHOUT_BARS = 58  # terminal columns that a row with long numbers takes up
+WIDTH_WITHOUT_BARS = 58  # maximum width of a row without its bar, in terminal columns
 
 COLUMNS = ("trial", "rung", "", "examples", "", "rung ends in")
 NUMBERS = ("trial", "examples", "rung ends in")
@@ -26,7 +26,7 @@ NUMBERS = ("trial", "examples", "rung ends in")
 
 @dataclass(frozen=True)
 class StatusView:
-    """A status as a Rich renderable, with its times extrapolated to the moment of rendering."""
+    """A Rich renderable that shows a status, extrapolated to the time of rendering."""
 
     status: SweepStatus
     taken_at: float = field(default_factory=time.monotonic)
@@ -55,7 +55,6 @@ class StatusView:
 
 
 def _table(rungs: Iterable[RunningRung], bar_width: int) -> Table:
-    """Return a table with a row for each rung: the trial, the rung, its examples, the activity and the time left."""
     has_bars = bar_width >= MIN_BAR_WIDTH
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for column in COLUMNS:

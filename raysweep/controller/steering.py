@@ -1,4 +1,4 @@
-"""The user requests that are in effect in a running sweep."""
+"""User requests in effect in a running sweep."""
 
 from dataclasses import dataclass, field
 
@@ -7,9 +7,9 @@ from raysweep.results.events import SweepSteered
 
 @dataclass
 class Steering:
-    """The combined effect of a ledger's ``steer`` events. The scheduler keeps the requested configurations."""
+    """The state set by a ledger's ``steer`` events. Requested configurations are stored in the scheduler."""
 
-    # the sweep's running time in seconds when it was paused; None if it is not paused
+    # running time in seconds at which the sweep was paused; None if it is not paused
     paused_at: float | None = None
     workers: int | None = None  # maximum number of concurrent trials, if requested
     stopping: dict[int, str] = field(default_factory=dict)  # IDs of stop requests, keyed by trial
@@ -17,11 +17,10 @@ class Steering:
 
     @property
     def is_paused(self) -> bool:
-        """Return whether the sweep is paused. While it is, running trials finish their rung, and no trial starts."""
         return self.paused_at is not None
 
     def was_paused_before(self, began: float | None) -> bool:
-        """Return whether the sweep was paused before a rung began; ``began`` is None if the rung has not begun."""
+        """Return whether the sweep was paused before a rung began; False if the rung has not begun."""
         return self.paused_at is not None and began is not None and began > self.paused_at
 
     def take(self, event: SweepSteered) -> None:

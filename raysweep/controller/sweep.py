@@ -1,8 +1,7 @@
-"""A running sweep, which assigns trials and records rungs. Every event is written to the ledger before it takes effect.
+"""Assign a running sweep's trials, record their rungs and track their costs.
 
-:class:`raysweep.search.scheduler.Scheduler` decides which trials run and which are paused. This module manages the
-ledger, the weights on disk, the costs and the display. To resume a sweep, :meth:`Sweep.replay` replays its ledger.
-Independent of Ray.
+Every event is written to the ledger before it takes effect. :class:`raysweep.search.scheduler.Scheduler` decides which
+trials run and which are paused. This module does not depend on Ray.
 """
 
 import contextlib
@@ -71,24 +70,24 @@ SLOWEST_RUNGS = 10  # a rung's time limit, as a multiple of the slowest rung's t
 MIN_RUNG_LIMIT_SECONDS = 1800.0
 PAUSED = Verdict(TrialStatus.INTERRUPTED, "the sweep is paused")
 STOPPED = Verdict(TrialStatus.STOPPED, "requested with raysweep control")
-# interval between events that record node time; a kill loses at most this much of it
+# interval at which node time is logged
 NODES_COUNTED_SECONDS = 300.0
 
 
 @dataclass
 class RunningTrial:
-    """The state of a trial from its assignment to a worker until it leaves the worker."""
+    """The state of a trial that is assigned to a worker."""
 
     node: Node
     # seconds on the sweep's clock; None while the trial waits for a worker
     paid_until: float | None = None
     rung_began: float | None = None  # seconds on the same clock
-    verdict: Verdict | None = None  # set when the trial must leave
+    verdict: Verdict | None = None  # set when the trial must leave its worker
     previous_rung_seconds: float | None = None  # in this assignment
-    progress: RungProgress | None = None  # within the current rung, if that rung is long
-    # when the trial last reported a rung or its progress, on the sweep's clock
+    progress: RungProgress | None = None  # within the current rung; only for long rungs
+    # time of the last report, in seconds on the sweep's clock
     reported_at: float = 0.0
-    activity: Activity = Activity.WAITING  # for displays
+    activity: Activity = Activity.WAITING  # for display
 
 
 @dataclass
@@ -103,7 +102,7 @@ class Sweep:
     study: StudyFile
     num_queries: int  # on dev
     assignments: dict[int, RunningTrial] = field(default_factory=dict)
-    cause: ReachedLimit | None = None  # the limit that ended assignments early
+    cause: ReachedLimit | None = None  # the limit that was reached, if any
     given_up: str | None = None  # the reason for giving up, if too many trials failed
     num_workers: int | None = None  # maximum number of concurrent trials in this session, if known
     steering: Steering = field(default_factory=Steering)
@@ -124,30 +123,29 @@ class Sweep:
         self.short_of_memory: set[int] = set()  # trials that ran out of memory in this session
         # trials that failed in this session, not counting those that diverged
         self._num_defects = 0
-        self._started_at = time.monotonic()  # as if all sessions had run without breaks in between
-        # when the sweep's clock was stopped, by the monotonic clock
+        self._started_at = time.monotonic()  # adjusted to exclude breaks between sessions
+        # monotonic time at which the sweep's clock was stopped
         self._stopped_at: float | None = None
         self._frozen_at: float | None = None  # when `off_the_clock` stopped the clock
-        self.meter = NodeMeter(config.budget)  # fed by the code that connects to a cluster
+        self.meter = NodeMeter(config.budget)  # updated by the cluster connection code
         self._nodes_counted_at = time.monotonic()
-        # trials cut off by a budget or a crash; these are resumed first
+        # trials interrupted by a limit or a crash, which are resumed first
         self._interrupted: deque[int] = deque()
 
     @property
     def run(self) -> Folder:
-        """Return the run's folder, local or in a bucket."""
         return self.ledger.run
 
     @property
     def seconds(self) -> float:
-        """Return the sweep's running time over all sessions, excluding time spent paused and idle."""
+        """Return the sweep's running time over all sessions, excluding pauses without running trials."""
         times = (self._frozen_at, self._stopped_at)
         now = next((at for at in times if at is not None), time.monotonic())
         return now - self._started_at
 
     @contextlib.contextmanager
     def off_the_clock(self) -> Iterator[None]:
-        """Stop the clock within the context, so that measurements after a search do not use up the search's budget."""
+        """Stop the clock within the context, so that scoring after the search does not use up the budget."""
         began = time.monotonic()
         self._frozen_at = began if self._stopped_at is None else self._stopped_at
         try:
@@ -180,7 +178,7 @@ class Sweep:
 
     @property
     def reached_limit(self) -> dict[str, float]:
-        """Return the limit that ended assignments as ``{key: value}``, or ``{}`` if no limit did."""
+        """Return the reached limit as ``{key: value}``, or ``{}`` if no limit was reached."""
         return {} if self.cause is None else {self.cause.key: self.cause.value}
 
     def kept_front(self) -> list[Point]:
@@ -191,10 +189,10 @@ class Sweep:
         """Return the paused and interrupted trials."""
         return sorted([*self.progress.paused, *self._interrupted])
 
-    # Life cycle of a trial: assignment to a worker, rungs, release from the worker.
+    # Trial life cycle.
 
     def assign(self) -> tuple[int, TrialConfig] | None:
-        """Return the next trial to start or resume, or None if no trial can be assigned right now."""
+        """Return the next trial to start or resume, or None if no trial can be assigned now."""
         if self.steering.is_paused or self.has_all_workers:
             return None
         self.cause = self.cause or self.costs.reached_limit(self.seconds)
@@ -232,7 +230,7 @@ class Sweep:
         return self._failures.pause.until > self.seconds
 
     def place(self, number: int) -> None:
-        """Record that a trial has been placed on a worker, and start charging the trial."""
+        """Record that a trial was placed on a worker, and start counting its cost."""
         assignment = self.assignments[number]
         if assignment.paid_until is None:
             assignment.paid_until = assignment.rung_began = assignment.reported_at = self.seconds
@@ -264,9 +262,8 @@ class Sweep:
     def record_rung(self, number: int, rung: dict[str, Any]) -> bool:
         """Record a rung, and return whether the trial must leave its worker.
 
-        ``rung`` is a ``rung`` event as JSON, without the fields that the sweep adds: the trial, ``may_begin``, the cost
-        and the time. A trial that resumes from a checkpoint may report its last rung a second time, but the
-        rung counts only once.
+        ``rung`` is a ``rung`` event as JSON, without the trial, ``may_begin``, the cost and the time. A trial that
+        resumes from a checkpoint may report its last rung again; the second report is ignored.
         """
         assignment = self.assignments[number]
         self._note_report(assignment, None)
@@ -290,7 +287,7 @@ class Sweep:
         return assignment.verdict is not None
 
     def record_progress(self, number: int, progress: RungProgress) -> bool:
-        """Record a trial's progress within its rung, and return whether it must leave its worker now."""
+        """Record a trial's progress within its rung, and return whether the trial must leave its worker."""
         assignment = self.assignments[number]
         self._note_report(assignment, progress)
         limit = self.costs.reached_limit(self.seconds)
@@ -309,7 +306,7 @@ class Sweep:
         assignment.activity = Activity.TRAINING
 
     def note_activity(self, number: int, activity: Activity, age: float) -> None:
-        """Show what a trial was doing ``age`` seconds ago, unless it has reported since."""
+        """Show a trial's activity as of ``age`` seconds ago, unless the trial has reported since."""
         assignment = self.assignments.get(number)
         if assignment is None or assignment.activity in (Activity.WAITING, activity):
             return
@@ -318,9 +315,9 @@ class Sweep:
             self.show()
 
     def overdue_reason(self, number: int) -> str | None:
-        """Return the reason to kill a trial's process if its rung is taking too long, otherwise None."""
+        """Return the reason to kill a trial's process if its rung is taking too long, or None."""
         began = self.assignments[number].rung_began
-        limit_seconds = math.inf  # unless a limit is set or a rung has ended in this session
+        limit_seconds = math.inf
         if minutes := self.config.resources.rung_minutes:
             limit_seconds = 60 * minutes
         elif self._slowest_rung_seconds:
@@ -331,7 +328,7 @@ class Sweep:
         return f"its rung took more than {duration(limit_seconds)}, and its process was killed"
 
     def _verdict_after(self, rung: RungFinished) -> Verdict | None:
-        """Record a rung, and return the trial's verdict, which depends on its scores, user requests and the budget."""
+        """Record a rung, and return a verdict based on its scores, user requests and the budget."""
         verdict = self._take_rung(rung)
         may_resume = verdict is None or verdict.status == TrialStatus.PAUSED
         if may_resume and rung.trial in self.steering.stopping:
@@ -348,7 +345,7 @@ class Sweep:
         return None
 
     def _take_rung(self, rung: RungFinished) -> Verdict | None:
-        """Write a rung to the ledger, record it, and return the trial's verdict."""
+        """Record a rung, and return a verdict based on its scores."""
         number = rung.trial
         self._failures.forget(number)
         assignment = self.assignments[number]
@@ -414,10 +411,9 @@ class Sweep:
         *,
         diverged: bool = False,
     ) -> None:
-        """Record that a trial has left its worker, either because of a ``failure`` or with its verdict.
+        """Record that a trial has left its worker because of a ``failure`` or its verdict.
 
-        ``traceback`` belongs to the exception, if one was raised. A trial that ``diverged`` does not count toward the
-        share of failed trials, because divergence is a regular result.
+        A trial that ``diverged`` does not count toward the share of failed trials.
         """
         self._pay(number)
         verdict = self.assignments.pop(number).verdict
@@ -435,10 +431,7 @@ class Sweep:
         self.show()
 
     def fail(self, number: int, error: RaisedError) -> None:
-        """Requeue a trial that raised an error, so that it runs on another node, or end it if it may not be retried.
-
-        A node with too many errors in a row is excluded.
-        """
+        """Requeue a trial that raised an error, or end it if it may not be retried."""
         self.note_error(number, error)
         if self.assignments[number].verdict is None and self.nodes.may_retry(number, error.node):
             self._requeue(
@@ -460,9 +453,9 @@ class Sweep:
         )
 
     def lose(self, number: int, loss: Loss) -> None:
-        """Requeue a trial that lost its worker, so that it resumes from its checkpoint, or end it after too many losses.
+        """Requeue a trial that lost its worker, or end it after too many losses.
 
-        If storage failed, the sweep is paused.
+        After a storage failure, the node or all assignments are paused.
 
         Raises:
             TemporaryError: If storage has been failing for too long.
@@ -488,7 +481,6 @@ class Sweep:
             self.pause(loss)
 
     def _requeue(self, number: int, reason: str, sequel: str) -> None:
-        """Remove a trial from its worker, and queue it to continue from its checkpoint."""
         self._pay(number)
         del self.assignments[number]
         self._interrupt(number, reason)
@@ -498,7 +490,7 @@ class Sweep:
         self.show()
 
     def pause(self, loss: Loss) -> None:
-        """Pause a node whose storage failed, or all assignments if the storage of all nodes fails.
+        """Pause a node whose storage failed, or all assignments if the failure affects all nodes.
 
         Raises:
             TemporaryError: If storage has been failing for too long.
@@ -523,7 +515,7 @@ class Sweep:
         )
 
     def _settle(self, number: int, verdict: Verdict, traceback: str | None = None) -> None:
-        """Apply a trial's verdict once the trial has left its worker."""
+        """Apply the verdict of a trial that has left its worker."""
         status, reason = verdict
         if status == TrialStatus.INTERRUPTED:
             self._interrupt(number, reason)
@@ -548,11 +540,11 @@ class Sweep:
         self._log(TrialInterrupted(trial=number, reason=reason, cost=self.costs.trial_cost(number)))
 
     def _end(self, number: int, verdict: Verdict, traceback: str | None = None) -> None:
-        """End a trial for good; if it is a replicate, also log the means over its configuration's runs."""
+        """End a trial. For a replicate, also log the means over all runs of its configuration."""
         status, reason = verdict
         original = self.scheduler.trials[number].replicate_of
         if status != TrialStatus.FAILED and original is not None:
-            # This event is logged first, so a kill in between may duplicate it but never loses it.
+            # Log this event before the trial's end, so that a crash in between cannot lose it.
             means = self.scheduler.replicates.means(original, ending=number)
             points = mean_points(original, means, self.scheduler.objective.goals)
             num_runs = max((point.runs for point in points), default=1)
@@ -589,7 +581,7 @@ class Sweep:
         self.show()
 
     def _stop_unassigned(self, number: int) -> None:
-        """Stop a paused or interrupted trial. A trial on a worker instead stops when it next reports."""
+        """Stop a trial if it is paused or interrupted. A trial on a worker stops at its next report."""
         is_paused = self.scheduler.trials[number].status == TrialStatus.PAUSED
         if number in self._interrupted:
             self._interrupted.remove(number)
@@ -600,7 +592,7 @@ class Sweep:
     # Start and end of the sweep.
 
     def replay(self, events: Iterable[Event], *, adopt: bool = False) -> None:
-        """Restore the state from a ledger's events. ``adopt`` and the errors are as in :class:`LedgerReplay`."""
+        """Restore the state from a ledger's events. See :class:`LedgerReplay` for ``adopt`` and errors."""
         replayed = LedgerReplay(self.scheduler, self.progress, self.costs, adopt=adopt)
         replayed.take_all(events)
         originals = {}
@@ -613,7 +605,7 @@ class Sweep:
             folder = checkpoint_folder(number)
             checkpoint = Path(folder).name
             if has_ended and checkpoint in checkpoints:
-                self._remove_checkpoint(number)  # left behind by a kill
+                self._remove_checkpoint(number)  # left by a killed driver
         self._scores.restore(replayed.points, self.front, originals)
         self._started_at = time.monotonic() - replayed.seconds
         self.steering = replayed.steering
@@ -627,10 +619,10 @@ class Sweep:
         self._stop_or_start_clock()
 
     def finish(self, status: str, reason: str, is_final: bool = False) -> None:
-        """End the session: clean up storage, log the last event and close the ledger.
+        """Clean up storage, log the end of the session and close the ledger.
 
-        Unless the sweep has completed, everything needed to resume it is kept. If an earlier event could not be written,
-        the ledger is closed without any further changes. ``is_final`` is as in :class:`SessionFinished`.
+        If an earlier event could not be written, only the ledger is closed. See :class:`SessionFinished` for
+        ``is_final``.
         """
         if self.ledger.failure is not None:
             self.ledger.close()
@@ -640,7 +632,7 @@ class Sweep:
                 for number in self.progress.paused:
                     reason_to_pause = self.scheduler.trials[number].reason
                     self._end(number, Verdict(TrialStatus.STOPPED, reason_to_pause))
-            for number in list(self.assignments):  # trials cut off mid-rung are charged too
+            for number in list(self.assignments):
                 self._pay(number)
                 self._interrupt(number, reason)
             if not self.config.storage.keep_checkpoints and status in (
@@ -649,12 +641,12 @@ class Sweep:
                 "plateau",
             ):
                 self._free_checkpoints()
-            # Only the checkpoints from which a trial can resume are kept.
+            # Keep only checkpoints that a trial can resume from.
             resumable = (*self.resumable_trials(), *self.assignments)
             needed = {Path(checkpoint_folder(number)).name for number in resumable}
             for name in self.run.names(CHECKPOINTS) - needed:
                 self.run.remove(f"{CHECKPOINTS}/{name}")
-            # this also removes the weights of rungs that were never reported
+            # This also removes weights of rungs that were never reported.
             self._weights.keep_only(self.front)
             self._remove_beyond_bound()
             self._scores.tidy()
@@ -674,7 +666,7 @@ class Sweep:
             self.ledger.close()
 
     def _free_checkpoints(self) -> None:
-        """Stop paused and interrupted trials for good, and remove their checkpoints. Replicates start over instead."""
+        """Stop paused and interrupted trials, and remove their checkpoints. Replicates can start over."""
         numbers = self.resumable_trials()
         trials = self.scheduler.trials
         stopped = tuple(number for number in numbers if trials[number].replicate_of is None)
@@ -690,7 +682,7 @@ class Sweep:
     # Costs, disk, ledger and display.
 
     def count_nodes(self, *, at_once: bool = False) -> None:
-        """Log the node time of the cluster if it is due or ``at_once`` is set."""
+        """Log the cluster's node time if it is due or ``at_once`` is True."""
         now = time.monotonic()
         if not at_once and now - self._nodes_counted_at < NODES_COUNTED_SECONDS:
             return
@@ -707,10 +699,9 @@ class Sweep:
             assignment.paid_until = now
 
     def _remove_beyond_bound(self) -> None:
-        """Stay within ``storage.max_gib`` by ending paused trials, worst first, and then by removing the front's weights.
+        """Enforce ``storage.max_gib``: end paused trials, worst first, and then remove weights of the front.
 
-        The checkpoints of running and interrupted trials are needed and do not count, because many large checkpoints
-        would otherwise cost the front its weights.
+        Checkpoints of running and interrupted trials are needed, so they do not count toward the limit.
         """
         paused = self.progress.paused
         if not self._weights.is_full(self.front, self._other_bytes(paused)):
@@ -737,7 +728,7 @@ class Sweep:
         self.run.remove(checkpoint_folder(number))
 
     def _log(self, event: Event) -> None:
-        """Write an event to the ledger, stamped with the current time."""
+        """Write an event to the ledger with the current time."""
         self.ledger.append(replace(event, at=self.seconds))
 
     def show(self) -> None:
@@ -746,7 +737,6 @@ class Sweep:
         self.display.status(status.text, status.fraction, StatusView(status))
 
     def status(self) -> SweepStatus:
-        """Return the current status."""
         scheduler = self.scheduler
         progress = self.progress
         ended = progress.ended

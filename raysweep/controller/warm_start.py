@@ -1,7 +1,7 @@
 """Warm starts from older runs, which may have used different data or a different model.
 
 Scores are rescaled from the old reference encoder to the new one: P keeps its relative position between the reference's
-P and 1, and S keeps its ratio to the reference's S. Older trials outside the new space are skipped.
+P and 1, and S keeps its ratio to the reference's S. Trials outside the new space are skipped.
 """
 
 import json
@@ -34,7 +34,7 @@ class Observation:
     """A trial of an older run, with scores rescaled for the new sweep's sampler."""
 
     values: Mapping[str, Any]
-    # non-dominated points up to each rung, in order of examples seen
+    # non-dominated points up to each rung, keyed by examples seen
     fronts: Mapping[int, tuple[Pair, ...]]
     status: TrialStatus  # completed or stopped
 
@@ -46,7 +46,7 @@ class Observation:
 
 @dataclass(frozen=True)
 class WarmStart:
-    """Observations from older runs. ``first`` holds the indices of those to try before the sampler's first proposal."""
+    """Observations from older runs. ``first`` contains the indices of those to try first."""
 
     observations: list[Observation]
     first: list[int]
@@ -54,19 +54,20 @@ class WarmStart:
 
     @property
     def summary(self) -> str:
-        """Return a one-line summary for the display."""
         trials = counted(len(self.observations), "trial")
-        skipped = f"; skipped outside this space: {self.num_left_out}" if self.num_left_out else ""
-        return f"warm start from {trials} (best trials to run first: {len(self.first)}{skipped})"
+        skipped = (
+            f"; skipped because outside the space: {self.num_left_out}" if self.num_left_out else ""
+        )
+        return f"warm start from {trials} (configurations to run first: {len(self.first)}{skipped})"
 
 
 def gather(runs: Sequence[Results], space: Space, reference: Pair, goals: Goals) -> WarmStart:
-    """Collect observations for a sweep over ``space`` whose reference encoder scores ``reference`` (P, S) on dev.
+    """Collect observations from older runs.
 
-    P and S are the scores named in ``goals``, the new sweep's goals.
+    ``space``, ``reference`` (P and S of the reference encoder on dev) and ``goals`` belong to the new sweep.
 
     Raises:
-        InputError: If a run lacks these scores.
+        InputError: If a run's reference encoder has no scores for ``goals``.
     """
     observations: list[Observation] = []
     num_left_out = 0
@@ -106,7 +107,7 @@ def _reference_scores(run: Results, goals: Goals) -> Pair:
 
 
 def _contains(space: Space, trial: Trial) -> bool:
-    """Return whether the space contains the configuration; parameters outside the space must have their defaults."""
+    """Return whether the space contains the trial's configuration. Other parameters must have their defaults."""
     try:
         old = trial_config(dict(trial.config))
         suggester = space.suggest_fixed(old.flat)
@@ -118,7 +119,7 @@ def _contains(space: Space, trial: Trial) -> bool:
 def _make_observation(
     trial: Trial, rungs: Sequence[Rung], pairs_by_rung: Sequence[Sequence[Pair]]
 ) -> Observation:
-    """Return a trial as an observation, given each rung's points as (P, S), rescaled to the new reference encoder."""
+    """Build an observation from a trial's rungs and the rescaled points (P, S) of each rung."""
     front: tuple[Pair, ...] = ()
     fronts = {}
     for rung, pairs in zip(rungs, pairs_by_rung, strict=True):
@@ -143,7 +144,7 @@ def _rescale(pair: Pair, old_reference: Pair, new_reference: Pair) -> Pair:
 
 
 def _choose_first(observations: Sequence[Observation], reference_point: Pair) -> list[int]:
-    """Greedily choose observations with different configurations by the hypervolume that they add to a joint front."""
+    """Return indices of distinct configurations, chosen greedily by the hypervolume that they add."""
     chosen: list[int] = []
     front: list[Pair] = []
     while len(chosen) < NUM_FIRST:
@@ -179,13 +180,13 @@ def apply(proposer: Proposer, warm_start: WarmStart) -> None:
 
 
 def write(run: Folder, warm_start: WarmStart) -> None:
-    """Store the warm start in the run's folder, because a resumed sweep needs the same one."""
+    """Store the warm start in the run's folder, for use when the sweep is resumed."""
     (run.path / FILE).write_text(json.dumps(asdict(warm_start), indent=1), encoding="utf-8")
     run.store(FILE)
 
 
 def read(run: Folder) -> WarmStart | None:
-    """Return the warm start that a run began with, or None if it had none. Raise ``InputError`` if its file was modified."""
+    """Return the run's warm start, or None if it has none. Raise ``InputError`` if the file is invalid."""
     path = run.fetch(FILE)
     if not path.is_file():
         return None
