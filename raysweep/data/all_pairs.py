@@ -1,4 +1,4 @@
-"""Examples from all ordered pairs of same-class sentences, for small sets of sentences with many classes."""
+"""Examples from all ordered pairs of same-class sentences, for small datasets with many classes."""
 
 from dataclasses import dataclass
 
@@ -17,9 +17,9 @@ Ids = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class AllPairs:
-    """The sentences to pair: their ids and labels (n,), sorted by label, and every ordered pair of ids (m, 2).
+    """Sentence ids and labels (n,), sorted by label, and all ordered pairs of ids from the same class (m, 2).
 
-    Both sentences of a pair have the same class; a sentence is also paired with itself.
+    Each sentence is also paired with itself.
     """
 
     ids: Ids
@@ -47,8 +47,8 @@ class AllPairs:
     def positives(self, first_joined: int | None) -> Ids:
         """Return the positive pairs, (m, 2), or (3 m, 2) if ``first_joined`` is given.
 
-        In that case, the texts of pair i are also joined into a sentence with the id ``first_joined`` + i, and this
-        sentence is paired with each of the two.
+        ``first_joined`` + i is the id of the sentence that joins the two texts of pair i. Each joined sentence is also
+        paired with both of its parts.
         """
         if first_joined is None:
             return self.pairs
@@ -61,10 +61,10 @@ class AllPairs:
     def draw_negatives(
         self, positives: Ids, labels: NDArray[np.integer], rng: np.random.Generator
     ) -> Ids:
-        """Return a random sentence from another class for each positive, (m,).
+        """Return the id of a random sentence from another class for each positive pair, (m,).
 
-        Positives with the same first sentence get different negatives, repeated if there are too few. ``labels``
-        contains the labels of all sentences, by id. At least two classes must exist.
+        Pairs with the same first sentence get different negatives, which repeat if there are too few. ``labels`` is
+        indexed by sentence id. At least two classes are required.
         """
         classes = np.unique(self.labels).tolist()
         others = {label: self.ids[self.labels != label] for label in classes}
@@ -90,7 +90,7 @@ def draw(  # noqa: PLR0913 (the parameters of raysweep.data.examples.draw, plus 
 ) -> tuple[NDArray[np.int32], NDArray[np.float32] | None]:
     """Return at most ``target`` examples (n, columns) and their targets (n,), or None for kinds without targets.
 
-    Half of the labeled and scored pairs are negative: each consists of the first sentence of a positive pair and a
+    Half of the labeled and scored pairs are negative. A negative pair is the first sentence of a positive pair and a
     random sentence from another class. A triplet is a positive pair plus a random sentence from another class.
     """
     rng = np.random.default_rng(seed)

@@ -1,8 +1,8 @@
 """Artifacts: immutable, content-addressed folders on a file system or in an object store.
 
 An artifact's key is a hash of everything that its content depends on, so a second sweep over the same data, encoder
-and mining parameters reuses the artifact. The manifest is stored last: an artifact without a manifest counts as
-missing, and the next process that builds it reuses the files already stored.
+and mining parameters reuses the artifact. The manifest is stored last. An artifact without a manifest counts as
+missing, but the next build reuses its files.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ SCHEMA = 1
 WORK = "work"
 FIRST_STEP = "read"  # first step of a stage with several steps
 SECONDS_PER_DAY = 86_400
-# days since the last write after which an unfinished artifact counts as abandoned
+# an unfinished artifact counts as abandoned this many days after its last write
 UNFINISHED_DAYS = 1.0
 
 _NAME = re.compile(
@@ -49,7 +49,7 @@ class Artifact:
 
     @property
     def folder(self) -> Path:
-        """Return a local folder with the files: the folder in a local store, or a copy kept until this process ends."""
+        """Return the artifact's local folder. For a bucket, this is a copy that is kept until the process exits."""
         store = open_folder(self.location)
         if isinstance(store, BucketFolder):
             return cached(store, self.name)
@@ -87,7 +87,7 @@ def damaged(file: str | Path) -> InputError:
 
 @dataclass(frozen=True)
 class Store:
-    """A location that holds artifacts, which are named by kind and key."""
+    """A location that contains artifacts."""
 
     location: str
 
@@ -102,7 +102,7 @@ class Store:
         return Artifact(self.location, f"{kind}-{key}")
 
     def working(self, artifact: Artifact, *names: str) -> Artifact:
-        """Return a location inside an unfinished artifact for files that are deleted when the artifact is finished."""
+        """Return a location for temporary files inside an unfinished artifact."""
         return Artifact(self.location, "/".join([artifact.name, WORK, *names]))
 
     def note_use(self, artifact: Artifact) -> None:
@@ -118,13 +118,12 @@ class Store:
     def turn(
         self, artifact: Artifact, report: Callable[[str], None]
     ) -> contextlib.AbstractContextManager[None]:
-        """Wait for a turn to build an artifact, and hold the turn until the context exits.
+        """Lock an artifact until the context exits, so that only one process builds it.
 
-        While waiting, ``report`` is called with messages.
+        ``report`` receives messages while this process waits for the lock.
 
         Raises:
-            InputError: If the artifact's folder is a symbolic link, because writes and deletes would affect a different
-                folder.
+            InputError: If the artifact's folder is a symbolic link.
         """
         if isinstance(self.root, LocalFolder):
             path = self.root.path / artifact.name
@@ -142,11 +141,11 @@ class Store:
         shards: Sequence[Mapping[str, Any]] = (),
         checksums: Mapping[str, int | None] | None = None,
     ) -> None:
-        """Write the manifest of an artifact whose files are all stored; from then on, the artifact exists.
+        """Finish an artifact by writing its manifest. All other files must already be stored.
 
-        ``parameters`` are the values from which the artifact's key was computed. The manifest records the ``num_rows``
+        ``parameters`` are the values that the artifact's key was computed from. The manifest records the ``num_rows``
         and ``num_bytes`` of each shard, and the CRC-32 of every file, which nodes verify when they download the
-        artifact. ``checksums`` maps the names of files other than shards to CRC-32 values that are already known.
+        artifact. ``checksums`` contains known CRC-32 values of other files, keyed by file name.
         """
         root, folder = self.root, artifact.name
         shard_sizes = [
@@ -163,7 +162,7 @@ class Store:
         for name in root.names(folder):
             is_temporary = name.startswith(".")  # left by a killed worker
             is_shard = name.endswith(".arrow")
-            # from a build that split the rows into another number of shards
+            # from a build with a different number of shards
             is_stale = is_shard and not name.endswith(ending)
             if is_temporary or is_stale:
                 root.remove(f"{folder}/{name}")
@@ -172,7 +171,7 @@ class Store:
         stored_checksums: dict[str, int] = {}
         for name in sorted(root.sizes(folder).keys() - {MANIFEST}):
             checksum = known.get(name)
-            if checksum is None:  # for example, for a shard from a killed build
+            if checksum is None:  # for example, a shard from an earlier build
                 (content,) = root.read([f"{folder}/{name}"])
                 checksum = zlib.crc32(content)
             stored_checksums[name] = checksum
@@ -180,14 +179,13 @@ class Store:
         root.put(f"{folder}/{MANIFEST}", write_manifest(manifest))
 
     def remove(self, artifact: Artifact) -> None:
-        """Remove an artifact."""
         self.root.remove(f"{artifact.name}/{MANIFEST}")
         remove_work(self.root, artifact.name)
         self.root.remove(artifact.name)
 
 
 def remove_work(root: Folder, name: str) -> None:
-    """Remove the files that a stage needs only until its artifact is finished.
+    """Remove the temporary files of an artifact.
 
     The output of the first step is removed first, so that all steps run again if the removal is interrupted.
     """
@@ -197,7 +195,7 @@ def remove_work(root: Folder, name: str) -> None:
 
 @dataclass(frozen=True)
 class StoredArtifact:
-    """An artifact in a store; an incomplete one is being built or removed, or was left by a killed process."""
+    """An artifact in a store, which may be incomplete."""
 
     name: str
     num_bytes: int
@@ -206,7 +204,7 @@ class StoredArtifact:
 
     @property
     def days_unused(self) -> float:
-        """Return the days since the last use, or 0 if clock skew between machines makes the number negative."""
+        """Return the days since the last use, or 0 if clock skew makes the number negative."""
         return max(0.0, time.time() - self.used_at) / SECONDS_PER_DAY
 
 
@@ -238,11 +236,10 @@ def list_artifacts(store: Folder) -> list[StoredArtifact]:
 
 
 def remove_artifacts(artifacts: Iterable[StoredArtifact], store: Folder) -> list[StoredArtifact]:
-    """Remove artifacts permanently, and return those that were removed.
+    """Remove artifacts, and return those that were removed.
 
-    Removal is atomic: a partially removed artifact counts as missing. A sweep that needs a removed artifact rebuilds
-    it. Unfinished artifacts that were written to within the last day are kept, because their builds may still be
-    running.
+    A partially removed artifact counts as missing. Unfinished artifacts that were written to within the last day are
+    kept, because their builds may still be running.
 
     Raises:
         InputError: If an artifact cannot be removed.
@@ -268,7 +265,7 @@ def _remove(artifact: StoredArtifact, store: Folder) -> None:
     name = artifact.name
     if not isinstance(store, LocalFolder):
         if artifact.is_complete:
-            store.remove(f"{name}/{MANIFEST}")  # an artifact without a manifest does not exist
+            store.remove(f"{name}/{MANIFEST}")  # an artifact without a manifest counts as missing
         store.remove(name)
         return
     if artifact.is_complete:

@@ -1,4 +1,4 @@
-"""Bad rows, such as rows with empty text, which are either left out or rejected."""
+"""Bad rows, such as rows with empty text, which are either dropped or rejected."""
 
 from dataclasses import dataclass, field
 
@@ -10,7 +10,7 @@ MAX_SHOWN = 5  # maximum number of row numbers in a message
 
 @dataclass
 class BadRows:
-    """The bad rows of one file. If ``is_dropped`` is True, they are left out; otherwise, :meth:`check` rejects them.
+    """The bad rows of one file. They are dropped if ``is_dropped`` is True; otherwise, :meth:`check` rejects them.
 
     ``rows`` contains the numbers of the first few bad rows, and ``first`` is the error message for the first one.
     """
@@ -27,7 +27,7 @@ class BadRows:
             self.rows.append(row)
 
     def check(self) -> None:
-        """Raise InputError with the number of bad rows if there are any and they are not left out."""
+        """Raise InputError if there are bad rows that are not dropped."""
         if self.is_dropped or not self.count:
             return
         if self.count == 1:
@@ -38,7 +38,7 @@ class BadRows:
 
 
 def shown(count: int, rows: list[int]) -> str:
-    """Return the number of bad rows and the first few row numbers as text, such as ``3 rows (1, 4, 7)``."""
+    """Format the number of bad rows and the first row numbers, such as ``3 rows (1, 4, 7)``."""
     numbers = ", ".join(map(str, rows))
     more = ", ..." if count > len(rows) else ""
     return f"{counted(count, 'row')} ({numbers}{more})"

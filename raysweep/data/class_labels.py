@@ -7,7 +7,7 @@ from raysweep.config.sweep import DataConfig
 from raysweep.data import sources
 from raysweep.errors import InputError
 
-MAX_NUMBERS = 20  # maximum number of distinct numeric labels; a larger number suggests scores
+MAX_NUMBERS = 20  # more distinct numeric labels than this are probably scores
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _LIST = re.compile(r"\[[\d\s.,+-]*\]|[\[({]\s*['\"].*['\"],?\s*[\])}]", re.DOTALL)
@@ -27,7 +27,7 @@ def check_classes(data: DataConfig, labels: Sequence[str]) -> None:
 
 
 def describe_no_classes(labels: Sequence[str]) -> str:
-    """Return why distinct labels do not look like classes, with an example, or "" if they do."""
+    """Describe why distinct labels do not look like classes. Return "" if they do."""
     numbers = [label for label in labels if _NUMBER.fullmatch(label)]
     if len(numbers) > MAX_NUMBERS:
         example = numbers[len(numbers) // 2]

@@ -1,7 +1,6 @@
-"""Search for rows that are inside training rows, and measurement of the overlap between train and other splits.
+"""Overlap between train and other splits, including rows that are inside longer training rows.
 
-Rows are not compared pairwise. The rows to search for are few enough to be held in memory as :class:`Phrases`. They are
-sent to workers, each of which searches blocks of training rows and returns the matches.
+The rows to search for fit in memory as :class:`Phrases`. Workers search blocks of training rows for these phrases.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,9 +13,9 @@ import numpy.typing as npt
 from raysweep.data.dataset import Split
 from raysweep.data.phrases import Phrases
 
-# total characters of the rows searched for at once; the rows have about a fifth as many words
+# total characters of the rows searched for at once
 BATCH_CHARACTERS = 2**23
-# maximum number of a split's rows to search for inside training rows; larger splits are sampled
+# maximum number of rows per split to search for; larger splits are sampled
 MAX_SEARCHED = 10_000
 
 Ids = npt.NDArray[np.integer]
@@ -25,16 +24,16 @@ Integers = npt.NDArray[np.int64]
 
 
 class Matches(NamedTuple):
-    """The occurrences of phrases in a block of training rows. Phrases are identified by position."""
+    """Occurrences of phrases in a block of training rows. Phrases are identified by position."""
 
     present: Integers  # phrases inside at least one row of the block
     counts: Integers  # for each of these phrases, the number of rows that contain it
-    rows: Integers  # rows that contain a rare phrase, one entry per row and phrase
-    phrases: Integers  # the rare phrase of each of these entries
+    rows: Integers  # rows that contain a rare phrase, one entry per match
+    phrases: Integers  # the rare phrase of each match
 
 
 FindPhrases = Callable[[Sequence[str], int], Iterable[Matches]]
-"""Function that searches all blocks for phrases; it lists a phrase's rows unless their number exceeds the given limit."""
+"""Function that searches all blocks for phrases. Rare phrases are those in at most the given number of rows per block."""
 
 
 TakeTexts = Callable[[Ids], Iterable[Sequence[str]]]
@@ -42,14 +41,14 @@ TakeTexts = Callable[[Ids], Iterable[Sequence[str]]]
 
 
 class Containment:
-    """Search for rows inside training rows. Each call scans all blocks once per eight million characters to search for."""
+    """Search for rows inside training rows. Each call scans all blocks once per batch of rows to search for."""
 
     def __init__(self, take_texts: TakeTexts, find_phrases: FindPhrases) -> None:
         self._take_texts = take_texts
         self._find_phrases = find_phrases
 
     def is_inside(self, ids: Ids) -> npt.NDArray[np.bool_]:
-        """Return which of these rows are inside a training row, (ids,)."""
+        """Return whether each of these rows is inside a training row, (ids,)."""
         parts = [np.zeros(0, bool)]
         for batch in self._batches(ids):
             is_inside = np.zeros(len(batch), bool)
@@ -59,7 +58,7 @@ class Containment:
         return np.concatenate(parts)
 
     def containing(self, ids: Ids, max_rows: int) -> list[Ids | None]:
-        """Return the training rows that contain each of these rows, ascending; None if more than ``max_rows`` do."""
+        """Return the training rows that contain each row, ascending, or None if there are more than ``max_rows``."""
         containing: list[Ids | None] = []
         for batch in self._batches(ids):
             counts = np.zeros(len(batch), np.int64)
@@ -95,7 +94,7 @@ class Containment:
 
 
 def match_phrases(phrases: Phrases, rows: Ids, texts: Sequence[str], max_rows: int) -> Matches:
-    """Return the matches in a block of training rows, given their ascending numbers and their texts."""
+    """Return the matches in a block of training rows. ``rows`` are their numbers, in ascending order."""
     places, ends = phrases.inside(texts)
     pairs, positions = _join(ends, phrases.ends)  # phrases with the same words share an end
     counts = np.bincount(positions, minlength=len(phrases.ends))
@@ -108,7 +107,7 @@ def match_phrases(phrases: Phrases, rows: Ids, texts: Sequence[str], max_rows: i
 
 
 def _join(left: Integers, right: Integers) -> tuple[Integers, Integers]:
-    """Return the positions of all pairs of equal values in both arrays, in the order of ``left``."""
+    """Return the positions of all pairs of equal values in both arrays, ordered by position in ``left``."""
     order = np.argsort(right, kind="stable")
     sorted_right = right[order]
     starts = np.searchsorted(sorted_right, left)
@@ -129,7 +128,7 @@ class TrainOverlap:
     num_rows: int
     num_also_in_train: int  # rows whose duplicate group also occurs in train
     num_searched: int
-    # searched rows whose words are a contiguous run of a longer training row's words
+    # searched rows whose words occur consecutively in a longer training row
     num_inside_train: int
 
     @property
@@ -138,14 +137,14 @@ class TrainOverlap:
         warnings = []
         if self.num_also_in_train:
             warnings.append(
-                f"{self.split}: {self.num_also_in_train} of {self.num_rows} texts can also be found in train (ignoring case "
+                f"{self.split}: {self.num_also_in_train} of {self.num_rows} texts also occur in train (ignoring case "
                 "and spacing)"
             )
         if self.num_inside_train:
             is_sample = self.num_searched < self.num_rows
             searched = f"a sample of {self.num_searched}" if is_sample else f"{self.num_searched}"
             warnings.append(
-                f"{self.split}: {self.num_inside_train} of {searched} texts can be found word for word inside longer "
+                f"{self.split}: {self.num_inside_train} of {searched} texts occur word for word inside longer "
                 "train texts"
             )
         return warnings

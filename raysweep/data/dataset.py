@@ -1,16 +1,16 @@
-"""A sweep's sentences, identified by integer ids and stored in files that every process memory-maps:
+"""A sweep's sentences, identified by integer ids and stored in memory-mapped files.
 
 ``00000-of-00002.arrow``    shards of the columns ``text`` and ``label``
-``labels.npy``              int32, an index into ``label_names``
-``splits.npy``              int8, an index into ``SPLITS``, or ``NO_SPLIT``
+``labels.npy``              int32, indices into ``label_names``
+``splits.npy``              int8, indices into ``SPLITS``, or ``NO_SPLIT``
 ``duplicate_groups.npy``    int32, equal for texts that are identical apart from case, spacing and Unicode form (NFKC)
 ``dataset.json``            the :class:`DatasetSummary`
-``pairs-train.npy``         int64 (pairs, 4), a :attr:`.GroupedPairs.table`; one file per split, for retrieval data and
-                            pairs only
+``pairs-train.npy``         int64 (pairs, 4), a :attr:`.GroupedPairs.table`; one file per split, only for retrieval
+                            data and pairs
 
-Ids run from 0 without gaps: first the rows of train, then dev, then test, each in source order. If dev was carved from
-train, its rows keep their positions among the training rows. Rows that were removed from train because they contain dev
-rows keep their positions too, but belong to no split.
+Ids are consecutive and start at 0: first train, then dev, then test, each in source order. If dev was carved from train,
+its rows keep their ids. Rows that were removed from train because they contain dev rows also keep their ids, but belong
+to no split.
 """
 
 import json
@@ -60,12 +60,11 @@ class DatasetSummary:
 
 
 def pairs_file(split: Split) -> str:
-    """Return the name of the file with the pairs of a split."""
     return f"pairs-{split}.npy"
 
 
 class Sentences:
-    """A dataset opened through memory maps; data is read only when it is accessed."""
+    """A memory-mapped dataset."""
 
     def __init__(self, folder: Path) -> None:
         summary_file = folder / "dataset.json"
@@ -89,7 +88,7 @@ class Sentences:
         return (self._folder / pairs_file("train")).is_file()
 
     def pairs(self, split: Split) -> GroupedPairs:
-        """Return the pairs of a split of retrieval data or pairs."""
+        """Return the pairs of a split. Labeled data has no pairs."""
         return GroupedPairs.of_table(open_npy(self._folder / pairs_file(split)))
 
     def num_queries(self, split: Split) -> int:
@@ -103,7 +102,7 @@ class Sentences:
         return self.summary.label_names
 
     def texts(self, ids: Sequence[int] | npt.NDArray[np.integer[Any]]) -> list[str]:
-        """Return the texts of ``ids``, in that order. The cost does not depend on the dataset's size."""
+        """Return the texts of ``ids``, in that order."""
         return self._texts.take(ids)
 
     def ids(self, split: Split) -> npt.NDArray[np.int32]:

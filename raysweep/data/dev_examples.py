@@ -8,14 +8,14 @@ from raysweep.data import examples
 from raysweep.metrics.retrieval import top_k
 
 MAX_ANCHORS = examples.CHUNK
-NUM_NEIGHBORS = 4  # maximum per anchor, both in its own class and in other classes
+NUM_NEIGHBORS = 4  # maximum per anchor and side (own class, other classes)
 MAX_EXAMPLES = 4096
 
 
 def find_neighbors(
     vectors: npt.NDArray[np.float32], labels: npt.NDArray[np.integer]
 ) -> npt.NDArray[np.int32]:
-    """Return the nearest neighbors of the first ``MAX_ANCHORS`` sentences, in the same class and in other classes.
+    """Return the nearest neighbors of the first ``MAX_ANCHORS`` sentences, in the same and in other classes.
 
     ``vectors`` (n, width) are unit embeddings. The result is (anchors, 2, k), padded with -1.
     """

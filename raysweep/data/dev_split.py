@@ -1,8 +1,7 @@
-"""Dev splits carved from the training rows: stratified, seeded, and without texts that remain in train.
+"""Carve a stratified dev split from the training rows.
 
-A row is *inside* another row if its words are a contiguous run of the other row's words (see
-:mod:`raysweep.data.containment`). Dev rows inside training rows would reward memorization of train. A *group* is a
-set of duplicate rows. A group is *free* if it is not inside any row.
+A row is *inside* another row if its words occur consecutively in the other row. Dev rows inside training rows would
+reward memorization. A *group* is a set of duplicate rows. A group is *free* if it is not inside any row.
 """
 
 import math
@@ -33,7 +32,7 @@ Integers = npt.NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Carving:
-    """Masks (rows,) of the rows that move to dev and of those that are removed from train; the rest stay in train."""
+    """Masks (rows,) of the rows that move to dev and of the rows that are left out of both splits."""
 
     is_dev: npt.NDArray[np.bool_]
     is_left_out: npt.NDArray[np.bool_]
@@ -48,20 +47,22 @@ def carve(
     max_rows: int,
     seed: int,
 ) -> Carving:
-    """Move about ``min(max_rows, round(fraction * rows))`` rows to dev, divided in proportion to label sizes.
+    """Move about ``min(max_rows, round(fraction * rows))`` rows to dev, in proportion to label sizes.
 
     ``labels`` and ``groups`` are (rows,); labels are numbered from 0. Shares are rounded by the largest-remainder method.
-    A group moves as a unit, and only if all its rows have the same label. Each label with at least two rows gets at
-    least one in dev, and each label keeps at least one in train. If these rules, the sizes of the groups or the limits
-    below keep a label from getting its exact share, labels with more rows make up the difference.
+    Groups are not split, and groups with several labels do not move. If possible, each label with at least two rows
+    gets at least one dev row. Each label keeps at least one row in train. If a label does not get its exact share,
+    labels with more rows make up the difference.
 
-    Dev is drawn from free groups in seeded order. A label with too few free groups, or with fewer than one free
-    group in several hundred, also contributes groups that are inside rows, starting with the groups inside the fewest
-    rows; the containing rows leave train. The limits are: at most 16 rows leave for one group, at most 5% of all rows
-    (rounded up) leave in total, and no label loses rows that it needs for its share of dev and for one row in train. A
-    label that reaches these limits has fewer dev rows than its share. A label that would otherwise have no dev rows
-    contributes one group inside rows that stay in train, as long as the rows of all such groups make up at most 1% of
-    dev; if they would exceed that, the label has no dev rows.
+    Free groups are drawn first, in random order. Labels with too few free groups also contribute groups inside other
+    rows, starting with the groups inside the fewest rows. The containing rows are removed from train, with these limits:
+
+    - at most 16 rows for one group
+    - at most 5% of all rows in total, rounded up
+    - only rows that their label does not need for its share of dev and one row in train
+
+    A label that still has no dev rows contributes one group whose containing rows stay in train. The rows of all such
+    groups make up at most 1% of dev.
     """
     total = min(max_rows, round(fraction * len(labels)))
     carver = _Carver(labels, groups, containment, total, seed)
@@ -73,7 +74,7 @@ def carve(
 
 @dataclass(frozen=True)
 class _Dev:
-    """The groups drawn for dev (groups,), the number of dev rows (labels,), and the number of missing rows by label."""
+    """Mask (groups,) of groups drawn for dev, dev rows per label (labels,), and missing rows keyed by label."""
 
     is_drawn: npt.NDArray[np.bool_]
     rows_by_label: Integers
@@ -86,7 +87,7 @@ class _Dev:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A group inside rows; ``containing`` lists the rows that contain it, or is None if there are too many."""
+    """A group inside other rows. ``containing`` is None if more than ``MAX_CONTAINING`` rows contain it."""
 
     group: int
     containing: Ids | None
@@ -97,7 +98,7 @@ class _Candidate:
 
 
 class _Carver:
-    """The state of carving: the groups checked, those that may move to dev, and the rows that leave train for them."""
+    """The state of :func:`carve`."""
 
     def __init__(
         self,
@@ -119,9 +120,9 @@ class _Carver:
         self.rarest_first = np.argsort(self.rows_by_label, kind="stable").tolist()
         self.shuffled = self._shuffle_groups(np.random.default_rng(seed))
 
-        # by label, the groups that may move to dev although they are inside rows
+        # keyed by label: groups inside other rows that may move to dev
         self.admitted: dict[int, list[int]] = {}
-        # for each admitted group, the rows that leave train if it moves to dev
+        # keyed by admitted group: the rows that leave train if it moves to dev
         self.containing: dict[int, Ids] = {}
         self.is_leaving = np.zeros(len(labels), bool)
         self.leaving_by_label = np.zeros_like(self.rows_by_label)
@@ -130,7 +131,7 @@ class _Carver:
         self.max_leaving_by_label = np.maximum(self.rows_by_label - num_needed, 0)
 
     def _shuffle_groups(self, rng: np.random.Generator) -> dict[int, Integers]:
-        """Return, for each label, the groups whose rows all have that label, in random order."""
+        """Return the groups with a single label, in random order, keyed by label."""
         label_of_group = self.labels[self.first_rows]
         differs = self.labels != label_of_group[self.groups]
         mixed_groups = self.groups[differs]
@@ -144,7 +145,7 @@ class _Carver:
         return {label: rng.permutation(groups_by_label[label]) for label in self.rarest_first}
 
     def draw(self, leaving_by_label: Integers) -> _Dev:
-        """Fill dev with groups known to be free, then with admitted groups.
+        """Draw dev from the groups known to be free, then from admitted groups.
 
         ``leaving_by_label`` (labels,) is the number of each label's rows that leave train.
         """
@@ -152,7 +153,7 @@ class _Carver:
         is_drawn = np.zeros(len(self.sizes), bool)
         drawn_by_label = np.zeros_like(self.rows_by_label)
         num_missing = {}
-        num_owed = 0  # total shortfall in dev rows of the labels so far; negative for a surplus
+        num_owed = 0  # shortfall in dev rows over the labels so far; negative for a surplus
         for label in self.rarest_first:
             quota = int(self.quotas[label])
             max_rows = int(max_by_label[label])
@@ -172,7 +173,7 @@ class _Carver:
         return _Dev(is_drawn, drawn_by_label, num_missing)
 
     def draw_free_groups(self) -> _Dev:
-        """Draw dev from free groups, checking groups in seeded order until enough are free or a limit is reached."""
+        """Draw dev from free groups. Groups are checked until enough are free or a limit is reached."""
         none_leave = np.zeros_like(self.rows_by_label)
         dev = self.draw(none_leave)
         for checked_per_row in CHECKED_PER_ROW:
@@ -193,8 +194,8 @@ class _Carver:
         return dev
 
     def draw_inside_groups(self, free: _Dev) -> Carving:
-        """Complete dev with groups inside rows, for the labels that have too few free groups."""
-        # Labels otherwise missing from dev, each with a group whose containing rows stay in train.
+        """Add groups inside other rows for labels with too few free groups."""
+        # labels without other dev rows, each with a group whose containing rows stay in train
         lone: list[tuple[int, int]] = []
         candidates_by_label = self._find_candidates(free.num_missing)
         for label, candidates in candidates_by_label.items():
@@ -222,10 +223,7 @@ class _Carver:
         return Carving(is_dev, is_left_out)
 
     def _find_candidates(self, num_missing: dict[int, int]) -> dict[int, list[_Candidate]]:
-        """Return, for each label with missing rows, groups that are inside rows.
-
-        They are sorted by the number of rows that contain them; ties are in seeded order.
-        """
+        """Return groups inside other rows, sorted by the number of containing rows, for labels with missing rows."""
         groups_by_label = {}
         for label, count in num_missing.items():
             shuffled = self.shuffled[label]
@@ -243,7 +241,7 @@ class _Carver:
         return candidates_by_label
 
     def _admit(self, label: int, candidates: Sequence[_Candidate], num_rows: int) -> None:
-        """Admit the first candidates whose containing rows may leave train, up to a total of ``num_rows`` rows."""
+        """Admit candidates whose containing rows may leave train, until the candidates have ``num_rows`` rows."""
         num_labels = len(self.rows_by_label)
         self.admitted[label] = []
         for candidate in candidates:
@@ -267,7 +265,7 @@ class _Carver:
 
 
 def _split_in_proportion(counts: Integers, total: int) -> Integers:
-    """Return ``total`` split in proportion to ``counts``, by largest remainder; the first of equal remainders wins."""
+    """Split ``total`` in proportion to ``counts`` by the largest-remainder method."""
     scaled = counts * total
     shares: Integers = scaled // counts.sum()
     remainders = scaled % counts.sum()
@@ -278,9 +276,9 @@ def _split_in_proportion(counts: Integers, total: int) -> Integers:
 
 
 def _fill(sizes: Sequence[int], total: int, max_size: int) -> list[int]:
-    """Return the positions of sizes that sum to at most ``total``, taking each size, in order, if it still fits.
+    """Greedily select sizes that sum to at most ``total``, and return their positions.
 
-    If none fits, return the position of the smallest size, provided it is at most ``max_size``.
+    If none fits, select the smallest size if it is at most ``max_size``.
     """
     chosen: list[int] = []
     num_left = total

@@ -1,7 +1,7 @@
 """Training examples sampled from nearest neighbors, uniformly and without replacement.
 
-Work is split into chunks of :data:`CHUNK` consecutive anchors, each with its own random stream, so the sample depends
-only on the seed and not on the assignment of chunks to workers::
+Work is split into chunks of :data:`CHUNK` consecutive anchors. Each chunk has its own random stream, so the sample does
+not depend on the assignment of chunks to workers::
 
     counts = num_candidates(kind, neighbor_ids)                             on any worker
     quotas = allocate(counts, target, seed)                                 once
@@ -65,11 +65,11 @@ def num_negatives(
     cosines: NDArray[np.float32] | None = None,
     relative_margin: float | None = None,
 ) -> NDArray[np.int64]:
-    """Return, for each own-class neighbor, how many other-class neighbors qualify as negatives, (m, k).
+    """Return the number of other-class neighbors that qualify as negatives for each own-class neighbor, (m, k).
 
-    Without a margin, all of them do. With a margin, a negative's cosine must be at most p - margin |p|, where p is the
-    positive's cosine, as with ``relative_margin`` in sentence-transformers' ``mine_hard_negatives``. Neighbors are in
-    order of decreasing cosine, so the negatives are the last ones. The count for padding is 0.
+    Without a margin, all of them qualify. With a margin, a negative's cosine must be at most p - margin |p|, where p is
+    the positive's cosine, as with ``relative_margin`` in sentence-transformers' ``mine_hard_negatives``. Neighbors are
+    sorted by decreasing cosine, so the last ones qualify. The count for padding is 0.
     """
     counts = _count_neighbors(neighbor_ids)
     has_positive = neighbor_ids[:, _OWN] >= 0
@@ -87,7 +87,7 @@ def num_negatives(
 def num_candidates(
     kind: ExampleKind, neighbor_ids: NDArray[np.int32], negatives: NDArray[np.int64] | None = None
 ) -> NDArray[np.int64]:
-    """Return how many examples each anchor can yield: (m,), or (m, 2) by slot for labeled and scored pairs.
+    """Return the number of possible examples per anchor: (m,), or (m, 2) by slot for labeled and scored pairs.
 
     ``neighbor_ids`` is (m, 2, k): neighbors from the anchor's class and from other classes, padded at the end with -1.
     An anchor's triplets combine each own-class neighbor with all other-class neighbors, or only with those counted in
@@ -102,19 +102,18 @@ def num_candidates(
 
 
 def _count_neighbors(neighbor_ids: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return how many neighbors each anchor has in its own class and in the other classes, (m, 2)."""
+    """Return the number of neighbors of each anchor in its own class and in the other classes, (m, 2)."""
     counts: NDArray[np.int64] = np.count_nonzero(neighbor_ids >= 0, axis=2)
     return counts
 
 
 def allocate(counts: ArrayLike, target: int, seed: int) -> NDArray[np.int64]:
-    """Return how many examples to draw from each anchor, in the shape of ``counts``.
+    """Return the number of examples to draw from each anchor, in the shape of ``counts``.
 
-    The quotas sum to min(target, sum of counts). With ``counts`` (n,), the numbers of candidates per anchor, the quotas
-    are distributed as in a uniform sample of all candidates without replacement. With ``counts`` (n, 2), one column
-    per slot (own class, other classes), each slot gets half of the target; if the target is odd, the own-class slot
-    gets the extra example. If a slot has too few candidates, all of them are used and the other slot gets the rest.
-    ``target`` must be below 1e9.
+    ``counts`` is the number of candidates per anchor, (n,), or per anchor and slot, (n, 2). The quotas sum to min(target,
+    sum of counts) and are distributed as in a uniform sample without replacement. With two slots, each slot gets half
+    of ``target``, and the own class gets the extra example if ``target`` is odd. If a slot has too few candidates, the
+    other slot gets the rest. ``target`` must be below 1e9.
     """
     counts = np.asarray(counts, dtype=np.int64)
     rng = np.random.default_rng(seed)
@@ -132,12 +131,11 @@ def allocate(counts: ArrayLike, target: int, seed: int) -> NDArray[np.int64]:
 def _sample_quotas(
     counts: NDArray[np.int64], target: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Return the quotas for ``target`` candidates, or all if there are fewer, from a multivariate hypergeometric draw.
+    """Sample quotas that sum to ``target``, or to all candidates if there are fewer.
 
-    NumPy supports this draw only for fewer than 1e9 candidates, and there can be more. So each candidate is first kept
-    with the same probability, chosen to keep slightly more than the target, and the target is drawn from the candidates
-    kept. The first step is repeated if it keeps too few. A uniform subset of a uniform subset is uniform, regardless of
-    the intermediate size.
+    NumPy supports multivariate hypergeometric sampling only for fewer than 1e9 candidates, so a binomial draw first
+    selects slightly more candidates than ``target``. The result is still uniform, because a uniform subset of a uniform
+    subset is uniform.
     """
     total = int(counts.sum())
     target = min(target, total)
@@ -154,10 +152,10 @@ def _sample_quotas(
 
 @dataclass(frozen=True)
 class Chunk:
-    """At most :data:`CHUNK` consecutive anchors, with the chunk's number among all chunks.
+    """At most :data:`CHUNK` consecutive anchors and their neighbors.
 
-    ``anchors`` (m,) are sentence ids, ``neighbor_ids`` (m, 2, k) their neighbors and ``quotas``, (m,) or (m, 2), their
-    quotas from :func:`allocate`. ``negatives`` (m, k) limits the triplets; see :func:`num_candidates`.
+    ``anchors`` (m,) and ``neighbor_ids`` (m, 2, k) are sentence ids. ``quotas``, (m,) or (m, 2), come from
+    :func:`allocate`. ``negatives`` (m, k) limits the triplets; see :func:`num_candidates`.
     """
 
     number: int
@@ -177,8 +175,8 @@ def draw(
     """Return the examples of one chunk: sentence ids (q, 3) or (q, 2), anchor first, and targets (q,) or None.
 
     The target of a labeled pair is 1 for the same class and 0 for different classes; for scored pairs, ``cosines``
-    gives the two targets in the same order. No example occurs twice, but if two sentences are each other's neighbors, a
-    pair and its reverse count as two examples.
+    contains the two targets in the same order. No example occurs twice, but a pair and its reverse are different
+    examples.
     """
     stream = (KINDS.index(kind), chunk.number)
     seeds = np.random.SeedSequence(seed, spawn_key=stream)

@@ -1,4 +1,4 @@
-"""Cosines of sentence pairs under frozen expert encoders, from which soft targets are computed."""
+"""Cosines of sentence pairs under frozen expert encoders, used to compute soft targets."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class ExpertScores:
 
     @classmethod
     def open(cls, folder: Path) -> "ExpertScores":
-        """Read the scores of an artifact's pairs."""
+        """Read scores from an artifact's folder."""
         shards = OpenShards(folder)
         same_class = np.asarray(shards.array("same_class")).astype(bool)
         return cls(same_class, np.asarray(shards.array("scores")))

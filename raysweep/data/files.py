@@ -1,10 +1,9 @@
-"""Readers that return selected columns of a file, block by block.
+"""Read selected columns of a file in blocks.
 
-The suffix determines the format: .csv, .tsv, .jsonl, .ndjson or .parquet. All but Parquet can be compressed (.gz, .bz2
-or .zst), as in .csv.gz. CSV follows RFC 4180: quoted cells may contain line breaks and doubled quotes, spaces are kept,
-and nothing may follow a closing quote in its cell. TSV is read the same way, but quoted cells must not contain line
-breaks or tabs: many TSV files use no quoting, so a text that begins with a quote would swallow the rows up to the next
-quote. Text is UTF-8, with or without a byte order mark.
+The suffix determines the format: .csv, .tsv, .jsonl, .ndjson or .parquet. All formats except Parquet may be compressed
+(.gz, .bz2 or .zst), as in .csv.gz. CSV follows RFC 4180. TSV is parsed the same way, but quoted cells must not contain
+line breaks or tabs. Many TSV files do not use quoting, and a text that begins with a quote would otherwise include the
+rows up to the next quote. Text is UTF-8, with or without a byte order mark.
 """
 
 import csv
@@ -34,15 +33,15 @@ from raysweep.errors import InputError
 from raysweep.output import counted
 
 BLOCK_ROWS = 8192
-BLOCK_CHARACTERS = 2**26  # a block with more characters ends early
+BLOCK_CHARACTERS = 2**26  # a block that reaches this size ends early
 
 _NARROW_FLOATS = {pa.float16(): np.float16, pa.float32(): np.float32}
 _SEPARATORS = re.compile(r"[\t\n\r]")
-# as written by Python's "surrogateescape" error handler
+# as produced by Python's "surrogateescape" error handler
 _ESCAPED_BYTE = re.compile(r"[\udc80-\udcff]")
 
 Blocks = Iterator[tuple[list[Any], ...]]
-"""Blocks of rows: tuples with one list of raw values per column, each with up to ``BLOCK_ROWS`` values."""
+"""Blocks of up to ``BLOCK_ROWS`` rows. A block is a tuple with a list of raw values per column."""
 
 
 class RowGroups(NamedTuple):
@@ -54,7 +53,7 @@ class RowGroups(NamedTuple):
 
 
 def read(source: str, columns: tuple[str, ...], groups: RowGroups | None = None) -> Blocks:
-    """Stream some columns of a file; for a Parquet file, optionally only of some row groups.
+    """Stream columns of a file, or of some row groups of a Parquet file.
 
     Raises:
         InputError: If the content violates the format.
@@ -72,7 +71,7 @@ def read(source: str, columns: tuple[str, ...], groups: RowGroups | None = None)
 
 
 def column_names(source: str) -> list[str]:
-    """Return the columns of a file; for JSON Lines, the first object's keys. Raises the same errors as :func:`read`."""
+    """Return a file's column names; for JSON Lines, the first object's keys. Raises the same errors as :func:`read`."""
     suffix, compression = check_format(source)
     if suffix == PARQUET:
         with _open_parquet(source) as file:
@@ -93,7 +92,7 @@ def column_names(source: str) -> list[str]:
 
 
 def lines(source: str) -> Iterator[str]:
-    """Stream the lines of a text file, unchanged except that line endings are removed.
+    """Stream the lines of a text file without line endings.
 
     Raises the same errors as :func:`read`.
     """
@@ -167,7 +166,7 @@ def _utf8(source: str, compression: str) -> Iterator[None]:
 
 
 def _next_block(rows: Iterator[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Return the rows of the next block: fewer if texts are long, and none at the end of the file."""
+    """Return the rows of the next block, or an empty list at the end of the file."""
     block = []
     num_characters = 0
     for row in itertools.islice(rows, BLOCK_ROWS):
@@ -220,9 +219,10 @@ def _read_csv(
 
 
 def _is_header(record: Sequence[str], names: Sequence[str], places: Sequence[int]) -> bool:
-    """Return whether a row repeats the header: all column names in any order, or the names of the columns read.
+    """Return whether a row repeats the header.
 
-    A text that happens to equal its column's name is an ordinary row, even in a file with one column.
+    Such a row contains all column names in any order, or the names of all columns read. A single text that equals its
+    column's name is not enough.
     """
     if len(names) == 1 or len(record) != len(names) or _cell_name(record[places[-1]]) not in names:
         return False
@@ -232,20 +232,19 @@ def _is_header(record: Sequence[str], names: Sequence[str], places: Sequence[int
 
 
 def _cell_name(cell: str) -> str:
-    """Return a cell as a column name, without the byte order mark that concatenated files can have in the middle.
+    """Strip spaces, byte order marks and quotes from a cell.
 
-    Quotes are also stripped, because after a byte order mark they are not parsed as quotes.
+    Concatenated files can contain byte order marks, and a quote after a byte order mark is not parsed as a quote.
     """
     return cell.strip('\ufeff" \t\xa0')
 
 
 def _explain_csv(message: str) -> str:
-    """Return a description of the problem behind a csv module error message."""
     if message == "unexpected end of data":
         return "a quote is still open at the end of the file"
     if message.endswith("expected after '\"'"):
         return 'a cell continues after its closing quote; allowed in a quoted cell: doubled quotes, as in "a ""b"" c"'
-    # In practice, the message is about the limit of 131,072 characters per field.
+    # usually the limit of 131,072 characters per field
     return f"{message}; is a quote left open? Longer texts are allowed in .jsonl and .parquet files"
 
 
@@ -287,7 +286,7 @@ def _open_parquet(source: str) -> Iterator[Any]:
 
 
 def share_out(source: str, num_bytes: int) -> list[RowGroups]:
-    """Group the row groups of a Parquet file into shares of about ``num_bytes`` each when decompressed.
+    """Split a Parquet file's row groups into shares of about ``num_bytes`` each, uncompressed.
 
     Only the footer of the file is read. Raises the same errors as :func:`read`.
     """

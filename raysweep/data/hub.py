@@ -1,4 +1,4 @@
-"""Reader for datasets on the Hugging Face Hub, ``hub:NAME[:SPLIT]``, which uses the ``datasets`` package."""
+"""Reader for datasets on the Hugging Face Hub, ``hub:NAME[:SPLIT]``."""
 
 import contextlib
 import functools
@@ -21,7 +21,6 @@ T = TypeVar("T")
 
 _SOURCE = re.compile(r"hub:(?P<name>[\w.-]+(?:/[\w.-]+)?)(?::(?P<split>[^/\s][^/]*))?")
 _PORTS = {"http": 80, "https": 443}
-# HTTP statuses of temporary failures, such as 429 (too many requests) and server errors
 TRANSIENT_STATUSES = (
     408,
     425,
@@ -31,15 +30,15 @@ TRANSIENT_STATUSES = (
     503,
     504,
 )
-PATIENCE_SECONDS = 300.0  # how long requests that fail with these statuses are retried
+PATIENCE_SECONDS = 300.0  # total time spent retrying transient errors
 FIRST_PAUSE_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 30.0
-# leaves time for the imports before the probe and the cache lookup after it, within 30 s
+# Short enough for read() to fail within 30 s, including imports and the cache lookup.
 PROBE_SECONDS = 10.0
 
 
 def parse(source: str, split: str) -> tuple[str, str]:
-    """Return the name and split of a Hub source; the default split is ``split``.
+    """Return the name and split of a Hub source. The default split is ``split``.
 
     Raises:
         InputError: If the source is malformed, or the ``datasets`` package is missing.
@@ -54,18 +53,18 @@ def parse(source: str, split: str) -> tuple[str, str]:
 
 
 def column_names(source: str, subset: str | None, split: str) -> list[str]:
-    """Return the columns of one split. Raises InputError as :func:`read` does."""
+    """Return the column names of one split. Raises InputError like :func:`read`."""
     names: list[str] = _load(source, subset, split).column_names
     return names
 
 
 def read(source: str, columns: tuple[str, ...], subset: str | None, split: str) -> files.Blocks:
-    """Stream some columns of one split, with class labels converted to names.
+    """Stream columns of one split and convert class labels to names.
 
     The dataset is loaded from the Hub, or from the local cache if the Hub does not respond.
 
     Raises:
-        InputError: If the dataset cannot be loaded; raised within 30 s if the Hub does not respond.
+        InputError: If the dataset cannot be loaded. If the Hub does not respond, this takes at most 30 s.
     """
     dataset = _load(source, subset, split)
     import datasets
@@ -85,7 +84,7 @@ def read(source: str, columns: tuple[str, ...], subset: str | None, split: str) 
             values = list(map(files.plain_value, batch.column(column)))
             if column in class_names:
                 names = class_names[column]
-                # Test splits often hold null or -1 instead of a class.
+                # Test splits often use null or -1 as the label.
                 values = [
                     None if number is None or number < 0 else names[number] for number in values
                 ]
@@ -94,16 +93,15 @@ def read(source: str, columns: tuple[str, ...], subset: str | None, split: str) 
 
 
 def _load(source: str, subset: str | None, split: str) -> Any:
-    """Load a split as a ``datasets.Dataset``."""
     name, split = parse(source, split)
     import datasets
 
     offline = datasets.config.HF_HUB_OFFLINE
     try:
-        # Use only the cache if the Hub does not respond: by default, the package retries for minutes.
+        # If the Hub does not respond, use only the cache, because datasets would retry for minutes.
         datasets.config.HF_HUB_OFFLINE = offline or not reachable()
         return persist(lambda: datasets.load_dataset(name, subset, split=split))
-    except Exception as error:  # the package does not catch its dependencies' exceptions
+    except Exception as error:  # datasets also raises exceptions of its dependencies
         reason = (
             ""
             if reachable()
@@ -115,11 +113,10 @@ def _load(source: str, subset: str | None, split: str) -> Any:
 
 
 def persist(request: Callable[[], T], sleep: Callable[[float], None] = time.sleep) -> T:
-    """Return the result of a request to the Hub, retrying transient errors with random, increasing pauses.
+    """Return the result of ``request``, retrying transient Hub errors with exponential backoff and jitter.
 
     Many nodes that start at the same time behind one IP address can exceed the Hub's rate limit. ``Retry-After`` headers
-    are respected. Other errors are raised immediately; a transient error is raised once the pauses add up to
-    PATIENCE_SECONDS.
+    are respected. A transient error is raised after PATIENCE_SECONDS of waiting.
     """
     waited, pause = 0.0, FIRST_PAUSE_SECONDS
     while True:
@@ -138,10 +135,7 @@ def persist(request: Callable[[], T], sleep: Callable[[float], None] = time.slee
 
 
 def _transient_response(error: BaseException | None) -> Any:
-    """Return the response with a transient status that caused an error, or None.
-
-    The client often wraps the error that holds the response in other errors.
-    """
+    """Return the HTTP response with a transient status from an error or its causes, or None."""
     while error is not None:
         response = getattr(error, "response", None)
         if getattr(response, "status_code", None) in TRANSIENT_STATUSES:
@@ -151,7 +145,7 @@ def _transient_response(error: BaseException | None) -> Any:
 
 
 def first_address(url: str) -> tuple[str, int]:
-    """Return the host and port that a request for the URL connects to first: the proxy, if one is configured."""
+    """Return the host and port of the proxy for a URL, or of the URL itself if no proxy is configured."""
     endpoint = urlsplit(url)
     proxy = None if proxy_bypass(endpoint.hostname or "") else getproxies().get(endpoint.scheme)
     if proxy and "://" not in proxy:
@@ -162,10 +156,7 @@ def first_address(url: str) -> tuple[str, int]:
 
 @functools.cache
 def reachable() -> bool:
-    """Return whether the Hub responds within PROBE_SECONDS; always False if HF_HUB_OFFLINE is set.
-
-    This is checked before the Hub's own clients are used, because they retry for minutes.
-    """
+    """Return whether the Hub responds within PROBE_SECONDS; always False if HF_HUB_OFFLINE is set."""
     offline = os.environ.get("HF_HUB_OFFLINE", "")
     if offline.lower() in {"1", "true", "yes", "on"}:
         return False
@@ -176,8 +167,7 @@ def reachable() -> bool:
         with contextlib.suppress(OSError, ValueError), socket.create_connection(first_address(url)):
             answered.append(True)
 
-    # Name resolution has no timeout, and the connection timeout applies per address, so the probe runs in a thread that
-    # can be abandoned.
+    # Name resolution has no timeout, and the connection timeout applies per address, so use a daemon thread.
     thread = threading.Thread(target=probe, daemon=True)
     thread.start()
     thread.join(PROBE_SECONDS)

@@ -1,7 +1,8 @@
-"""Approximate search: rows are grouped into cells, and a query is compared only with rows in the nearest cells.
+"""Approximate nearest-neighbor search with an inverted file (IVF).
 
-The cells are trained once, on a seeded sample of all rows. Assigning rows to cells and choosing the cells that a query
-probes are exact, so for given cells the result does not depend on how rows are split into shards.
+Rows are grouped into cells, and each query is compared only with the rows in the nearest cells. The cells are trained
+once on a seeded sample of all rows. The nearest cells of rows and queries are computed exactly, so results do not
+depend on how rows are split into shards.
 """
 
 import math
@@ -15,27 +16,27 @@ from raysweep.data.neighbors import LabeledVectors, Neighbors, NeighborSearch, V
 CELLS_PER_ROOT = 4  # cells per square root of the number of rows, as faiss recommends
 MAX_CELLS = 8192  # training time grows with the square of the number of cells
 ROWS_PER_CELL = 40  # training rows per cell; faiss recommends at least 39
-MAX_TRAINING_ROWS = 65_536  # maximum number of training rows; one process holds them in memory
-ITERATIONS = 8  # k-means iterations; further ones hardly move the cells
-CELLS_PER_PROBE = 32  # one in this many cells is probed
-MIN_PROBES = 64  # minimum number of cells probed
+MAX_TRAINING_ROWS = 65_536  # one process holds the training rows in memory
+ITERATIONS = 8  # k-means iterations; more barely change the centroids
+CELLS_PER_PROBE = 32
+MIN_PROBES = 64  # minimum number of cells probed per query
 RECALL_QUERIES = 1000  # rows used to measure recall
 
 
 def num_cells(num_rows: int) -> int:
-    """Return the number of cells: 4 times the square root of ``num_rows``, but at most 8192 and one per two rows."""
+    """Return the number of cells: 4 * sqrt(num_rows), but at most 8192 and at most num_rows / 2."""
     by_root = int(CELLS_PER_ROOT * math.sqrt(num_rows))
     return max(1, min(by_root, MAX_CELLS, num_rows // 2))
 
 
 def num_probes(num_rows: int) -> int:
-    """Return the number of cells that a query probes: one in 32, but at least 64, or all if there are fewer."""
+    """Return the number of cells that a query probes: 1/32 of all cells, but at least 64 (or all if there are fewer)."""
     cells = num_cells(num_rows)
     return min(cells, max(MIN_PROBES, cells // CELLS_PER_PROBE))
 
 
 def train(source: VectorFile, seed: int, num_threads: int | None = None) -> NDArray[np.float32]:
-    """Return the cells' centroids (cells, d), of unit length, from spherical k-means on a seeded sample of the rows."""
+    """Run spherical k-means on a sample of the rows and return the unit-length centroids (cells, d)."""
     import faiss
 
     if num_threads is not None:
@@ -56,7 +57,7 @@ def train(source: VectorFile, seed: int, num_threads: int | None = None) -> NDAr
 
 
 def sample_rows(num_rows: int, count: int, seed: int) -> NDArray[np.int64]:
-    """Return ``count`` random row numbers in ascending order, or all of them if there are fewer."""
+    """Return ``count`` random row numbers, or all if there are fewer, in ascending order."""
     rng = np.random.default_rng(seed)
     return np.sort(rng.choice(num_rows, min(count, num_rows), replace=False))
 
@@ -73,7 +74,7 @@ class Quantizer:
         )
 
     def nearest(self, vectors: NDArray[np.float32], count: int) -> NDArray[np.int32]:
-        """Return the numbers (m, count) of the cells nearest to each vector, ascending; all cells if there are fewer."""
+        """Return the sorted numbers (m, count) of the cells nearest to each vector, or all cells if there are fewer."""
         import faiss
 
         num_cells = len(self._centroids)
@@ -82,14 +83,14 @@ class Quantizer:
             return np.tile(all_cells, (len(vectors), 1))
         cosines, cells = faiss.knn(vectors, self._centroids, count + 1, faiss.METRIC_INNER_PRODUCT)
         nearest = cells[:, :count].astype(np.int32)
-        # The nearest cells are certain if the next one is farther away by more than float32 rounding error.
+        # If float32 rounding errors could change which cells are nearest, search in double precision.
         last_two = cosines[:, count - 1 :]
         gaps = np.ptp(last_two, axis=1)
         uncertain = np.flatnonzero(gaps <= 2 * TOLERANCE)
         one_class = np.zeros(len(uncertain), np.int64)
         no_cell = one_class - 1
         queries = LabeledVectors(vectors[uncertain], one_class, no_cell)
-        exact = self._shard.search(queries, NeighborSearch(count))  # by cosines in double precision
+        exact = self._shard.search(queries, NeighborSearch(count))
         nearest[uncertain] = exact.ids[:, 0]
         return np.sort(nearest, axis=1)
 
@@ -99,7 +100,7 @@ class Quantizer:
 
 
 def recall(neighbors: Neighbors, exact: Neighbors) -> float:
-    """Return the share of the exact neighbors that ``neighbors`` contains, or 1 if there are no exact ones."""
+    """Return the fraction of the exact neighbors that are in ``neighbors``, or 1 if there are no exact neighbors."""
     width = neighbors.ids.shape[2]
     num_common = 0
     for ids, exact_ids in zip(

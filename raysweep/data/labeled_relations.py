@@ -1,4 +1,4 @@
-"""Conversion of labeled sentences to retrieval data, with documents sampled from the query's class and other classes."""
+"""Conversion of labeled sentences to retrieval data."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ def retrieval_from_labels(
     """Return retrieval data in which positives have the query's label and negatives have other labels.
 
     Queries are sampled from the distinct sentences, and each query's documents from the remaining sentences, both
-    uniformly and without replacement. Sentences with several labels are left out; ``num_left_out`` counts their rows.
+    without replacement. Sentences with several labels are left out; ``num_left_out`` counts their rows.
 
     Raises:
         InputError: If there are fewer than two labels, or no label has two sentences.
@@ -44,8 +44,8 @@ def retrieval_from_labels(
         counts = zip(names.tolist(), sizes.tolist(), strict=True)
         counted = [f"{label!r} ({size:,})" for label, size in counts]
         raise InputError(
-            f"{name}: the sentences with a single label have the labels {shown(counted) or 'none'}; required: at least two "
-            "labels, one of them with at least two sentences"
+            f"{name}: the labels of sentences with exactly one label are {shown(counted) or 'none'}; required: at least "
+            "two labels, at least one of them with two sentences"
         )
     rng = np.random.default_rng(seed)
     builder = RelationsBuilder(name, "retrieval")

@@ -20,17 +20,17 @@ from raysweep.data.neighbors import (
     k_nearest,
 )
 
-SLACK = 8  # rows fetched beyond k: room for the row itself, its duplicates and near-ties
+SLACK = 8  # rows fetched in addition to k, for the query itself, its duplicates and near-ties
 TOLERANCE = 1e-5  # exceeds the error of float32 inner products of unit vectors
-ROWS_AT_ONCE = 8192  # rows read into the block at once, so that the block is never in memory twice
-COSINES_AT_ONCE = 2**22  # cosines in memory at once when queries are compared with every row
-# maximum number of a cell's rows, and of queries that probe it, per matrix product; some cells are large
+ROWS_AT_ONCE = 8192  # rows read at once; reading all of them would hold the vectors in memory twice
+COSINES_AT_ONCE = 2**22  # cosines in memory at once when queries are compared with all rows
+# maximum number of rows, and of queries, per matrix product
 PART_OF_CELL = 1024
 MAX_FLOAT = float(np.finfo(np.float32).max)
 
 
 class Nearest(NamedTuple):
-    """Descending float32 cosines (m, f) of the rows nearest to each query, and the rows' positions, -1 for padding."""
+    """The rows nearest to each query: cosines in descending order and positions, (m, f) each; -1 is padding."""
 
     cosines: NDArray[np.float32]
     positions: NDArray[np.int64]
@@ -41,11 +41,11 @@ Slots = tuple[Nearest, Nearest]
 
 
 class NeighborShard:
-    """A searchable shard: the ``rows`` of ``source``, ascending. It uses all GPUs visible to faiss, or else CPUs.
+    """A searchable shard of ``source``. Its ``rows`` must be in ascending order.
 
-    One copy of the vectors is in memory, sorted by class, so that each query is compared with each row once, regardless
-    of the number of classes. With GPUs, a second copy is in GPU memory. ``num_threads`` is the number of CPU threads per
-    search (default: all); faiss keeps this setting for the thread that creates the shard.
+    Searches use all GPUs visible to faiss, or the CPU if there are none. The vectors are in memory once, sorted by class.
+    With GPUs, a second copy is in GPU memory. ``num_threads`` is the number of CPU threads per search (default: all);
+    faiss keeps this setting for the thread that creates the shard.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class NeighborShard:
             vectors[part] = source.vectors(ids[part])
         self._ids = ids
         self._rows = LabeledVectors(vectors, source.labels[ids], source.duplicate_groups[ids])
-        # Shared by all classes, because each of these objects reserves GPU memory.
+        # All classes share these objects, because each one reserves GPU memory.
         resources = [faiss.StandardGpuResources() for _ in range(faiss.get_num_gpus())]
         distinct_labels, starts = np.unique(self._rows.labels, return_index=True)
         bounds = [*starts.tolist(), len(rows)]
@@ -78,11 +78,11 @@ class NeighborShard:
     def put_into_cells(
         self, nearest_cell: Callable[[NDArray[np.float32]], NDArray[np.integer]]
     ) -> None:
-        """Assign rows to cells, so that a search can be limited to the cells that a query probes.
+        """Assign each row to a cell, so that a search can be limited to some cells.
 
-        ``nearest_cell`` takes vectors (m, d) and returns the number of each vector's cell.
+        ``nearest_cell`` takes vectors (m, d) and returns their cell numbers (m,).
         """
-        # One array for all parts: small live arrays between large freed ones would fragment the allocator's memory.
+        # Fill one preallocated array, because many small arrays would fragment memory.
         cells = np.empty(len(self._ids), np.int32)
         for start in range(0, len(cells), ROWS_AT_ONCE):
             part = slice(start, start + ROWS_AT_ONCE)
@@ -95,12 +95,11 @@ class NeighborShard:
         search: NeighborSearch,
         probes: NDArray[np.integer] | None = None,
     ) -> Neighbors:
-        """Return the k nearest rows in each slot for the queries (m,), regardless of the search's mode.
+        """Return the k nearest rows in each slot for each of the m queries, ignoring ``search.mode``.
 
-        Ids are row numbers of the source. Cosines are computed in double precision and rounded to float32, and ties go
-        to the lower id. So the result does not depend on how queries are split into calls or, after merging, on how rows
-        are split into shards. With ``probes``, cell numbers (m, p), each query is compared only with the rows in
-        its cells.
+        Ids are row numbers in the source. Cosines are computed in double precision and rounded to float32, and ties go
+        to the lower id, so the results do not depend on batches or, after merging, on shards. If ``probes`` (m, p) is
+        passed, each query is compared only with the rows in the cells with these numbers.
         """
         question = _Question(queries, search, probes)
         neighbors = Neighbors.empty(len(queries), search.k)
@@ -120,7 +119,7 @@ class NeighborShard:
             fetched_cosines = self._cosines(question, nearest.positions)
             ids, cosines = k_nearest(fetched_ids, fetched_cosines, search.k)
             neighbors.put(slice(None), slot, ids, cosines)
-            # A row that was not fetched is no nearer than the last fetched row, up to rounding.
+            # Up to rounding errors, rows that were not fetched are no nearer than the last fetched row.
             max_unfetched = nearest.cosines[:, -1] + TOLERANCE
             may_be_nearer = max_unfetched >= cosines[:, -1]
             may_be_neighbor = max_unfetched >= search.min_cosine
@@ -132,9 +131,9 @@ class NeighborShard:
     def _search_cells(
         self, queries: LabeledVectors, count: int, probes: NDArray[np.integer]
     ) -> Slots:
-        """Return the nearest rows for both slots in the probed cells. The queries are split among threads.
+        """Return the nearest rows in the probed cells for both slots, splitting the queries among threads.
 
-        Each thread limits BLAS to one thread: the matrix products are small, and waiting for several BLAS threads takes
+        BLAS is limited to one thread, because the matrix products are small. With several BLAS threads, the search takes
         up to ten times as long when other processes are running.
         """
 
@@ -150,7 +149,6 @@ class NeighborShard:
 
     @cached_property
     def _threads(self) -> ThreadPoolExecutor:
-        """Return the thread pool for all searches; faiss uses one thread within each pool thread."""
         import faiss
 
         return ThreadPoolExecutor(
@@ -160,7 +158,7 @@ class NeighborShard:
     def _search_cells_once(
         self, queries: LabeledVectors, count: int, probes: NDArray[np.integer]
     ) -> Slots:
-        """Search the probed cells in one thread; each cell is multiplied once by all queries that probe it."""
+        """Search the probed cells in one thread, comparing each cell with all queries that probe it."""
         own, others = _heaps(len(queries), count)
         num_probes = probes.shape[1]
         probed_cells = probes.ravel()
@@ -183,9 +181,9 @@ class NeighborShard:
         return _finished(own, others)
 
     def _cosines(self, question: "_Question", positions: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return exact cosines (m, f) of the queries with the rows at ``positions`` (m, f); -inf means no neighbor.
+        """Return the exact cosines (m, f) of the queries and the rows at ``positions`` (m, f).
 
-        Rows with the query's own text, rows below the minimum similarity and padding (-1) are not neighbors.
+        The cosine is -inf for rows with the query's text, rows below the minimum similarity and padding (-1).
         """
         queries = question.queries
         exists = positions >= 0
@@ -204,7 +202,7 @@ class NeighborShard:
     def _compare_with_all(
         self, question: "_Question", unsettled: NDArray[np.int64], slot: int, neighbors: Neighbors
     ) -> None:
-        """Compare some queries with every row, because duplicates or near-ties used up the fetched rows."""
+        """Compare the ``unsettled`` queries, for which too few rows were fetched, with all rows."""
         rows = self._rows
         queries_at_once = max(1, COSINES_AT_ONCE // len(rows))
         for start in range(0, len(unsettled), queries_at_once):
@@ -230,7 +228,7 @@ class NeighborShard:
 
 @dataclass(frozen=True)
 class _Question:
-    """Queries (m,), search parameters, and the cells (m, p) that each query probes (None: all cells)."""
+    """Queries (m,), search parameters, and the cells (m, p) to search for each query (None: all cells)."""
 
     queries: LabeledVectors
     search: NeighborSearch
@@ -260,12 +258,12 @@ class _Class:
     def nearest(
         self, queries: NDArray[np.float32], count: int
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Return cosines (descending) and block positions of the rows nearest to each query, at most ``count``."""
+        """Return the cosines (descending) and block positions of up to ``count`` nearest rows per query."""
         import faiss
 
         count = min(count, len(self._vectors))
         if self._index is None:
-            # Equivalent to IndexFlatIP, but without an index, which would hold a copy of the vectors.
+            # This is equivalent to IndexFlatIP, but does not copy the vectors.
             cosines, rows = faiss.knn(queries, self._vectors, count, faiss.METRIC_INNER_PRODUCT)
         else:
             cosines, rows = self._index.search(queries, count)
@@ -286,7 +284,7 @@ class _Cells:
         return self._order[start:stop]
 
     def probed(self, probes: NDArray[np.integer]) -> NDArray[np.bool_]:
-        """Return which positions (m, n) are in the cells (m, p) that each query probes."""
+        """Return a mask (m, n) of the positions in each query's cells, ``probes`` (m, p)."""
         num_cells = max(int(probes.max()), int(self._sorted[-1])) + 1
         is_probed = np.zeros((len(probes), num_cells), bool)
         np.put_along_axis(is_probed, probes.astype(np.int64), True, axis=1)
@@ -294,7 +292,7 @@ class _Cells:
 
 
 def _heaps(num_queries: int, count: int) -> tuple[Any, Any]:
-    """Return two faiss heaps of the nearest rows so far: one for the query's class, one for the other classes."""
+    """Return two empty faiss heaps: one for the query's class and one for the other classes."""
     from faiss import ResultHeap
 
     return ResultHeap(num_queries, count, keep_max=True), ResultHeap(
@@ -308,7 +306,7 @@ def _add(
     cosines: NDArray[np.float32],
     positions: NDArray[np.int64],
 ) -> None:
-    """Add the results of some queries to a slot."""
+    """Add the results of the queries selected by ``is_added`` to a slot."""
     numbers = np.flatnonzero(is_added)
     slot.add_result_subset(numbers, cosines[numbers], positions[numbers])
 
@@ -330,7 +328,7 @@ def _split(numbers: NDArray[np.int64]) -> list[NDArray[np.int64]]:
 
 
 def _may_be_nearest(cosines: NDArray[np.float32], search: NeighborSearch) -> NDArray[np.int64]:
-    """Return the positions of the float32 cosines (n,) that may be among the k highest; -inf marks excluded rows."""
+    """Return the positions in ``cosines`` (n,) that may be among the k nearest; -inf marks excluded rows."""
     min_cosine = max(search.min_cosine - TOLERANCE, -MAX_FLOAT)
     positions = np.flatnonzero(cosines >= min_cosine)
     if len(positions) > search.k:

@@ -1,4 +1,4 @@
-"""Nearest neighbors by cosine, within the query's class and outside it: search parameters, inputs and results."""
+"""Inputs, parameters and results of nearest-neighbor searches by cosine."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ PRODUCTS_AT_ONCE = 2**18  # float64 products in memory at once in exact_cosines
 class LabeledVectors:
     """Unit vectors (n, d), float32, with the labels (n,) and duplicate groups (n,) of their sentences.
 
-    Labels can be any integers. Rows with the same number in ``duplicate_groups`` hold the same text and are never each
-    other's neighbors.
+    Rows in the same duplicate group have the same text and are never neighbors of each other.
     """
 
     vectors: NDArray[np.float32]
@@ -35,10 +34,10 @@ class LabeledVectors:
 
 @dataclass(frozen=True)
 class VectorFile:
-    """The n searched rows of a larger, possibly memory-mapped array; rows are loaded into memory only when read.
+    """The n rows to search in a larger, possibly memory-mapped array.
 
-    ``places`` (n,) are the positions of the rows in ``embeddings`` (N, d), unit vectors in float32. Labels and
-    duplicate groups (n,) are as in :class:`LabeledVectors`.
+    ``places`` (n,) contains the positions of these rows in ``embeddings``, float32 unit vectors (N, d). ``labels`` and
+    ``duplicate_groups`` (n,) are as in :class:`LabeledVectors`.
     """
 
     embeddings: Rows
@@ -81,10 +80,10 @@ class NeighborSearch:
 
 @dataclass(frozen=True)
 class Neighbors:
-    """Neighbors of m rows: ids int32 and cosines float32, both (m, 2, k), padded at the end with -1 and NaN.
+    """Neighbors of m rows: ``ids`` (int32) and ``cosines`` (float32), both (m, 2, k), padded with -1 and NaN.
 
-    Slot 0 holds rows with the query's label, slot 1 rows with any other label. Both are sorted by descending cosine,
-    then by ascending id.
+    Slot 0 contains rows with the query's label, and slot 1 rows with other labels. Both are sorted by descending
+    cosine, then by ascending id.
     """
 
     ids: NDArray[np.int32]
@@ -97,7 +96,7 @@ class Neighbors:
 
     @property
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays by the names under which they are stored."""
+        """Return the arrays by column name."""
         return {"ids": self.ids, "cosines": self.cosines}
 
     def put(
@@ -107,7 +106,7 @@ class Neighbors:
         ids: NDArray[np.integer],
         cosines: NDArray[np.float32],
     ) -> None:
-        """Replace the neighbors of one or more rows in a slot with at most k new ones; a cosine of -inf marks padding."""
+        """Replace the neighbors of one or more rows in a slot. A cosine of -inf marks padding."""
         exists = cosines > -np.inf
         count = cosines.shape[-1]
         self.ids[rows, slot] = -1
@@ -117,11 +116,7 @@ class Neighbors:
 
 
 def merge(shards: Sequence[Neighbors], search: NeighborSearch) -> Neighbors:
-    """Merge the results of several shards for the same queries.
-
-    Neighbors are sorted by descending cosine, then by ascending id. Each shard returns its k nearest rows, so the
-    merged result is complete.
-    """
+    """Merge the results of several shards for the same queries."""
     all_ids = np.concatenate([neighbors.ids for neighbors in shards], axis=2)
     all_cosines = np.concatenate([neighbors.cosines for neighbors in shards], axis=2)
     nearest_ids, cosines = k_nearest(all_ids, all_cosines, search.k)
@@ -142,7 +137,7 @@ def merge(shards: Sequence[Neighbors], search: NeighborSearch) -> Neighbors:
 def k_nearest(
     ids: NDArray[np.integer], cosines: NDArray[np.float32], k: int
 ) -> tuple[NDArray[np.integer], NDArray[np.float32]]:
-    """Return the k highest of the cosines (..., f), descending, and their ids, both (..., k); ties by ascending id."""
+    """Return the ids and values (..., k) of the k highest cosines (..., f), descending; ties go to the lower id."""
     nearest = _by_cosine(ids, cosines)[..., :k]
     return np.take_along_axis(ids, nearest, axis=-1), np.take_along_axis(cosines, nearest, axis=-1)
 
@@ -155,9 +150,8 @@ def exact_cosines(
 ) -> NDArray[np.float32]:
     """Return the cosines (n,) of pairs of unit vectors, computed in double precision and rounded to float32.
 
-    Each cosine depends only on its two vectors, to the last bit: products of float32 are exact in float64, and the
-    order of summation depends only on the number of terms. In a matrix product, that order would depend on the
-    matrices' shapes.
+    Each cosine depends only on its two vectors, down to the last bit: float32 products are exact in float64, and the
+    summation order depends only on the vector width. In a matrix product, it would also depend on the matrix shapes.
     """
     cosines = np.empty(len(left_rows), np.float32)
     pairs_at_once = max(1, PRODUCTS_AT_ONCE // left.shape[1])

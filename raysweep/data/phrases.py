@@ -1,7 +1,7 @@
-"""Word-for-word search for texts inside other texts.
+"""Search for phrases that occur word for word inside longer texts.
 
-A phrase is inside a text if its words are a contiguous run of the text's words, and the text has more words. Case,
-punctuation and Unicode form (NFKC) are ignored. A phrase without words is not inside any text.
+A phrase is inside a text if the text contains its words consecutively and has additional words. Case, punctuation and
+Unicode form (NFKC) are ignored. A phrase without words is not inside any text.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,11 +14,11 @@ import numpy.typing as npt
 Integers = npt.NDArray[np.int64]
 
 Pairs = tuple[Integers, Integers]
-"""Positions of texts, and the :attr:`Phrases.ends` of the phrases inside them, (pairs,) each."""
+"""Positions of texts, and :attr:`Phrases.ends` of phrases inside them, (pairs,) each."""
 
 
 class _Spaces(dict[int, int]):
-    """A mapping for ``str.translate`` from punctuation to a space, filled on demand; other characters are unchanged."""
+    """Translation table for ``str.translate`` that replaces punctuation with spaces, filled on demand."""
 
     def __missing__(self, character: int) -> int:
         kind = category(chr(character))
@@ -36,10 +36,10 @@ def split_words(text: str) -> list[str]:
 
 
 class Phrases:
-    """A trie of the phrases' words: phrases with a common prefix share a path from the root.
+    """A trie of phrases, with one edge per word.
 
-    Nodes are numbered from 0, the root, level by level, and within a level by parent and word. ``ends``, (phrases,),
-    are the nodes at which the phrases end, so equal phrases have equal ends.
+    Nodes are numbered level by level from the root (0), and within a level by parent and word. ``ends`` (phrases,)
+    contains the node at which each phrase ends.
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -66,21 +66,20 @@ class Phrases:
         self._is_end[self.ends] = True
 
     def _edges(self, parents: Integers, next_words: Integers) -> Integers:
-        """Return a unique number for each pair of a parent node and a next word. Word 0 has no edge."""
+        """Return a unique number for each pair of a parent node and a next word. No edge has word 0."""
         num_words = len(self._vocabulary) + 1
         return parents * num_words + next_words
 
     def inside(self, texts: Sequence[str]) -> Pairs:
-        """Return the pairs of a text and a phrase inside it, each pair once, sorted by text and then by end.
+        """Return the distinct pairs of a text and a phrase inside it, sorted by text and then by end.
 
-        Texts are searched independently, and memory use is proportional to their total length, so callers can search
-        one block of texts at a time.
+        Memory use is proportional to the total length of the texts.
         """
         lines = _Lines.of(texts, lambda word: self._vocabulary.get(word, 0))
         texts_of_words = np.repeat(np.arange(len(texts)), lines.lengths + 1)
-        # starts of the runs that are still on a path of the trie
+        # starts of word sequences that are still on a path of the trie
         starts = np.flatnonzero(lines.numbers)
-        nodes = np.zeros(len(starts), np.int64)  # the node that each run has reached
+        nodes = np.zeros(len(starts), np.int64)  # the node that each sequence has reached
         codes_by_level = [np.zeros(0, np.int64)]
         for depth, level in enumerate(self._levels, 1):
             places = starts + depth - 1

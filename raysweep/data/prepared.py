@@ -24,7 +24,7 @@ from raysweep.storage.folder import open_folder
 
 @dataclass(frozen=True)
 class TaskArtifacts:
-    """The artifacts of one data set in a sequence: its sentences and their unit embeddings from the reference encoder."""
+    """The sentences of one data set in a sequence, and their unit embeddings from the reference encoder."""
 
     sentences: Artifact
     embeddings: Sides[Artifact]
@@ -34,8 +34,8 @@ class TaskArtifacts:
 class Prepared:
     """The artifacts that a sweep's trials read, opened as memory maps on first use.
 
-    For a sequence of data sets, ``tasks`` has one entry per data set, in order, and fields that hold the artifacts of a
-    single data set refer to the first one.
+    For a sequence of data sets, ``tasks`` contains the data sets in order, and fields for a single data set refer to the
+    first one.
     """
 
     model: dict[str, Any]  # the candidate encoder's EncoderConfig, as plain values
@@ -53,7 +53,7 @@ class Prepared:
     tasks: dict[str, TaskArtifacts] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return only the fields, so that a process that receives a copy opens the artifacts itself."""
+        """Return only the fields, excluding the cached memory maps."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
@@ -116,7 +116,7 @@ class Prepared:
 
     @classmethod
     def open(cls, path: str | Path) -> "Prepared":
-        """Read the file that ``raysweep prepare`` wrote, given its path or URI.
+        """Read a file written by ``raysweep prepare``, given its path or URI.
 
         Raises:
             InputError: If the file or one of its artifacts is missing.
@@ -124,7 +124,7 @@ class Prepared:
         try:
             place = location.absolute(str(path))
         except ValueError as error:
-            raise InputError(str(error)) from None  # the message omits any keys in the path
+            raise InputError(str(error)) from None  # the message omits credentials
         folder = open_folder(location.parent(place))
         file = folder.fetch(location.base_name(place))
         if not file.is_file():
@@ -140,8 +140,8 @@ class Prepared:
     def read(cls, path: str | Path, folder: str | None = None) -> "Prepared":
         """Read the file like :meth:`open`, but without checking that the artifacts exist.
 
-        The artifacts are expected in ``folder`` if the sentences, tokens and reference embeddings exist there, and
-        otherwise in the location recorded in the file.
+        The artifacts are read from ``folder`` if the sentences, tokens and reference embeddings exist there, and
+        otherwise from the location recorded in the file.
         """
         try:
             text = Path(path).read_text(encoding="utf-8")
@@ -166,7 +166,7 @@ class Prepared:
                 *names_of_examples.values(),
                 *names_of_scores.values(),
             ):
-                # other names would point outside the artifacts folder
+                # reject paths outside the artifacts folder
                 if name == ".." or Path(name).name != name:
                     raise InputError(
                         f"{path}: the artifact is {name!r}; allowed: a name without slashes"
@@ -229,7 +229,7 @@ class Prepared:
         """Return the teacher's class probabilities for all sentences, float32 (sentences, classes)."""
         if self.teacher_artifact is None:
             raise InputError(
-                "targets is teacher, but no teacher was prepared; allowed: labels, or a sweep with a teacher"
+                "targets is teacher, but no teacher was prepared; allowed without a teacher: labels"
             )
         return open_array(self.teacher_artifact.folder, "probabilities")
 
@@ -252,7 +252,7 @@ class Prepared:
         return ids, np.asarray(open_array(folder, "targets")) if has_targets else None
 
     def soft_targets(self, rule: str) -> npt.NDArray[np.float32]:
-        """Return the target cosines (examples,) of the scored pairs, computed by a soft-target rule.
+        """Return the target cosines (examples,) of the scored pairs, computed with a soft-target rule.
 
         Raises:
             InputError: If the sweep was prepared without experts.
@@ -260,7 +260,7 @@ class Prepared:
         return self._expert_scores("train", rule).targets(rule)
 
     def dev_pairs(self, rule: str) -> tuple[npt.NDArray[np.integer], npt.NDArray[np.float32]]:
-        """Return the dev sentence ids (pairs, 2) of the validation pairs, and their soft targets (pairs,)."""
+        """Return the sentence ids (pairs, 2) and soft targets (pairs,) of the dev pairs."""
         targets = self._expert_scores("dev", rule).targets(rule)
         return np.asarray(open_array(self.scores_artifacts["dev"].folder, "ids")), targets
 
@@ -270,7 +270,7 @@ class Prepared:
         return ExpertScores.open(self.scores_artifacts[split].folder)
 
     def target_cosines(self, kind: str) -> tuple[float, float]:
-        """Return the target cosines of scored pairs: first for the same class, then for different classes."""
+        """Return the target cosines of scored pairs from the same class and from different classes."""
         parameters = (
             self.examples_artifacts[kind].parameters if kind in self.examples_artifacts else {}
         )
@@ -279,7 +279,7 @@ class Prepared:
 
 
 def _names_by_key(key: str, artifacts: Sides[Artifact]) -> dict[str, str]:
-    """Return artifact names by file key: ``KEY``, plus ``query_KEY`` if queries have their own artifact."""
+    """Return the artifact names under ``KEY`` and, if queries have their own artifact, ``query_KEY``."""
     names = {key: artifacts.document.name}
     if not artifacts.is_shared:
         names[f"query_{key}"] = artifacts.query.name

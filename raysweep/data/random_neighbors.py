@@ -1,4 +1,4 @@
-"""Random neighbors instead of nearest ones, for SetFit-style pairs."""
+"""Random neighbors for SetFit-style pairs."""
 
 from dataclasses import dataclass
 
@@ -9,11 +9,11 @@ from raysweep.data.equal_rows import rows_by_value
 from raysweep.data.examples import pick_distinct
 from raysweep.data.neighbors import Neighbors
 
-_ANCHOR_STREAM = (0, 0, 0)  # a random stream that nothing else uses
+_ANCHOR_STREAM = (0, 0, 0)  # spawn key used only for anchors
 
 
 def sample_anchors(labels: NDArray[np.integer], per_class: int, seed: int) -> NDArray[np.bool_]:
-    """Return a mask (n,) of the anchors: ``per_class`` random rows, or all if fewer, of each class in ``labels`` (n,)."""
+    """Sample up to ``per_class`` anchors of each class in ``labels`` (n,) and return their mask (n,)."""
     stream = np.random.SeedSequence(seed, spawn_key=_ANCHOR_STREAM)
     rng = np.random.default_rng(stream)
     is_anchor = np.zeros(len(labels), bool)
@@ -25,14 +25,12 @@ def sample_anchors(labels: NDArray[np.integer], per_class: int, seed: int) -> ND
 
 
 class RandomNeighbors:
-    """For each anchor, k rows of its class and k of the other classes, drawn uniformly without replacement.
+    """Sampler that draws, for each anchor, k rows of its class and k of other classes, without replacement.
 
-    An anchor has fewer neighbors if some of those drawn from the other classes are copies of the anchor with a
-    different label.
+    Drawn rows that have the anchor's text but a different label are dropped, so an anchor may have fewer neighbors.
 
-    ``labels`` and ``duplicate_groups``, (n,), are as in :class:`raysweep.data.neighbors.LabeledVectors`: rows of the
-    same group are never each other's neighbors. If only some rows are anchors, neighbors are drawn only from the
-    anchors, so that examples contain no other sentences; the other rows have no neighbors.
+    ``labels`` and ``duplicate_groups`` (n,) are as in :class:`raysweep.data.neighbors.LabeledVectors`. If ``is_anchor``
+    (n,) is passed, only anchors have neighbors, and neighbors are drawn only from the anchors.
     """
 
     def __init__(
@@ -45,8 +43,7 @@ class RandomNeighbors:
         self.k = k
         self._duplicate_groups = duplicate_groups
         rows = np.arange(len(labels)) if is_anchor is None else np.flatnonzero(is_anchor)
-        # In this order, the rows of a class are contiguous, and so are the rows of a group within a class. The rows to
-        # exclude are therefore a single range.
+        # Sort by class and then by group, so that the rows to exclude are a single range.
         order = np.lexsort((duplicate_groups[rows], labels[rows]))
         self._rows = rows[order]
         labels_in_order = labels[self._rows]
@@ -88,14 +85,14 @@ class RandomNeighbors:
 
 @dataclass(frozen=True)
 class _Ranges:
-    """Ranges of rows, by start and size, both (n,)."""
+    """Ranges of rows, given by their starts and sizes, both (n,)."""
 
     starts: NDArray[np.int64]
     sizes: NDArray[np.int64]
 
     @classmethod
     def of_runs(cls, *keys: NDArray[np.integer]) -> "_Ranges":
-        """Return, for each row, the range of rows with equal keys (n,). Rows with equal keys must be contiguous."""
+        """Return the range of rows with the same keys for each row. Rows with the same keys must be contiguous."""
         begins = np.zeros(len(keys[0]), bool)
         begins[:1] = True
         for key in keys:

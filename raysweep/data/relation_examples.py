@@ -21,9 +21,8 @@ Examples = tuple[NDArray[np.int32], NDArray[np.float32] | None]
 class RelationExamples:
     """The examples that can be formed from the positives and negatives of each group.
 
-    A triplet consists of a positive's ``first`` sentence (the query), its ``second`` sentence, and the ``second``
-    sentence of a negative in the same group. Groups without positives or without negatives have no triplets. A pair is
-    a positive or a negative.
+    A triplet consists of both sentences of a positive pair and the ``second`` sentence of a negative pair in the same
+    group.
     """
 
     pairs: GroupedPairs
@@ -38,7 +37,7 @@ class RelationExamples:
         return _Rows.of(self.pairs, ~self.pairs.is_positive)
 
     def num_candidates(self, kind: ExampleKind) -> Integers:
-        """Return how many examples each group can yield: (groups,), or (groups, 2) for labeled and scored pairs."""
+        """Return the number of possible examples per group: (groups,), or (groups, 2) for labeled and scored pairs."""
         num_positives, num_negatives = self.positives.sizes, self.negatives.sizes
         if self.combinations == "first":
             num_positives, num_negatives = (
@@ -56,14 +55,13 @@ class RelationExamples:
         """Return ``target`` distinct examples, or all candidates if there are fewer.
 
         Sentence ids are (examples, 3) or (examples, 2), and targets are (examples,) or None. Examples are in group
-        order; for labeled and scored pairs, the positives come first. Half of these pairs are positives if there are
-        enough positives and negatives; apart from that, all candidates are equally likely.
+        order. Labeled and scored pairs are half positives, which come first, and half negatives if there are enough of
+        both.
 
         Args:
-            kind: The kind of examples.
             target: The number of examples, below 1e9.
             seed: The random seed. The sample also depends on the order of the groups.
-            cosines: The target cosines of positive scored pairs and of negative ones.
+            cosines: The target cosines of positive and negative scored pairs.
         """
         counts = self.num_candidates(kind)
         quotas = examples.allocate(counts, target, seed)

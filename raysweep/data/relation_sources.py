@@ -1,11 +1,13 @@
-"""Readers of relations between sentences. There are four kinds of data:
+"""Readers of relations between sentences.
+
+There are four kinds of data:
 
 ``retrieval``     one row per query, with ``positives`` and ``negatives``, each a text or a list of texts
 ``pairs``         one row per pair of sentences, with a label
 ``scored_pairs``  one row per pair of sentences, with a score; see :mod:`raysweep.data.scored_pairs`
-``labeled``       one row per sentence, with a label; becomes retrieval data, see :mod:`raysweep.data.labeled_relations`
+``labeled``       one row per sentence, with a label; converted by :mod:`raysweep.data.labeled_relations`
 
-All sources that :mod:`raysweep.data.sources` supports can be read. If no kind is given, the columns determine it.
+All sources of :mod:`raysweep.data.sources` are supported. If no kind is given, it is inferred from the columns.
 """
 
 import contextlib
@@ -27,15 +29,15 @@ from raysweep.data.source_files import without_options
 from raysweep.errors import InputError
 
 PAIR_COLUMNS = (("sentence1", "sentence2"), ("text1", "text2"))
-"""Sentence columns of pairs that are recognized by default."""
+"""Default names of the sentence columns of pairs."""
 
 POSITIVE_LABELS = ("1", "true", "entailment")
-"""Labels of positive pairs that are recognized by default."""
+"""Default labels of positive pairs."""
 
 
 @dataclass(frozen=True)
 class RelationColumns:
-    """Column names. ``pair`` names the sentence columns of pairs; None means the first of PAIR_COLUMNS found in the file."""
+    """Column names. If ``pair`` is None, the sentence columns of pairs are the first of PAIR_COLUMNS in the file."""
 
     query: str = "query"
     positives: str = "positives"
@@ -65,7 +67,7 @@ class RelationColumns:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Scored pairs with a score of at least ``positive`` are positive; those with at most ``negative`` are negative."""
+    """Thresholds for scored pairs. Scores >= ``positive`` are positive, and scores <= ``negative`` are negative."""
 
     positive: float = 4.0
     negative: float = 2.0
@@ -73,13 +75,12 @@ class Thresholds:
 
 @dataclass(frozen=True)
 class RelationSettings:
-    """Settings for reading sources. If ``positive_label`` is None, whichever of POSITIVE_LABELS occurs is used.
+    """Settings for reading sources.
 
-    With ``joins_labels``, the positives of a pair file are compared with all other labels together instead of with each
-    label separately.
+    If ``positive_label`` is None, one of POSITIVE_LABELS must occur in a pair file. With ``joins_labels``, the positives
+    are compared with all other labels together instead of with each label separately.
 
-    ``seed`` determines the queries and documents drawn from labeled sentences, and the sample of at most
-    ``max_queries`` queries.
+    ``seed`` is used to sample at most ``max_queries`` queries, and to convert labeled sentences.
     """
 
     kind: Kind | None = None
@@ -113,7 +114,7 @@ def read_all(sources_and_settings: Iterable[tuple[str, RelationSettings]]) -> li
     """Read the relations of several sources like :func:`read`, and make their names unique.
 
     Raises:
-        InputError: If a source cannot be read, or none of its queries or groups has both positives and negatives.
+        InputError: If a source cannot be read, or no query or group in it has both positives and negatives.
     """
     all_relations: list[Relations] = []
     for source, settings in sources_and_settings:
@@ -135,14 +136,13 @@ def read_all(sources_and_settings: Iterable[tuple[str, RelationSettings]]) -> li
 def read(
     source: str, settings: RelationSettings, *, split: str = "test", subset: str | None = None
 ) -> list[Relations]:
-    """Read the relations in a source; a pair file yields one item per negative label, unless labels are joined.
+    """Read the relations in a source.
 
-    ``split`` is used for ``demo`` and for a Hub source that specifies no split; ``subset`` is the configuration name on
-    the Hub.
+    A pair file yields one item per negative label, unless ``settings.joins_labels`` is True. ``split`` is used for
+    ``demo`` and for Hub sources that do not specify a split. ``subset`` is the configuration name on the Hub.
 
     Raises:
-        InputError: If a row is invalid (the message includes file, row, column and value), or if there are no positives
-            or no negatives.
+        InputError: If a row is invalid, or if there are no positives or no negatives.
     """
     pieces = sources.pieces(source, subset=subset, split=split)
     kind = settings.kind or _recognize(pieces[0], settings.columns)
@@ -172,20 +172,20 @@ def read(
 
 
 def kind_of_sweep(data: DataConfig, first: sources.Piece) -> Kind:
-    """Return the kind of a sweep's data, given the first piece of train.
+    """Return the kind of a sweep's data, given the first piece of the training data.
 
-    A file is ``labeled`` if it has the text and label columns, or has no columns of any other kind. The Hub is not
-    contacted.
+    By default, Hub datasets are ``labeled``. Files are ``labeled`` if they have the text and label columns, or if they
+    have no columns of another kind.
 
     Raises:
-        InputError: If some columns belong to retrieval data or pairs, but the columns do not match exactly one kind.
+        InputError: If a file has columns of other kinds, but does not match exactly one kind.
     """
     if data.kind is not None:
         return data.kind
     if first.file is None:
         return "labeled"
     columns = RelationSettings.of(data).columns
-    with contextlib.suppress(InputError):  # without a header, the first row may not be column names
+    with contextlib.suppress(InputError):  # without a header, reading column names may fail
         if "labeled" in _possible_kinds(columns, sources.column_names(first)):
             return "labeled"
     if scored_pairs.is_without_header(first):
@@ -199,7 +199,7 @@ def kind_of_sweep(data: DataConfig, first: sources.Piece) -> Kind:
 
 
 def columns_to_read(data: DataConfig, kind: Kind, piece: sources.Piece) -> tuple[str, ...]:
-    """Return the columns that a sweep over data of this kind reads from a piece with a header."""
+    """Return the columns that a sweep reads from a piece with a header."""
     columns = RelationSettings.of(data).columns
     return (*columns.of_kind(kind, sources.column_names(piece)), *columns.groups)
 
@@ -210,7 +210,7 @@ def _possible_kinds(columns: RelationColumns, present: Sequence[str]) -> list[Ki
 
 
 def _recognize(piece: sources.Piece, columns: RelationColumns) -> Kind:
-    """Return the kind that a piece's columns match. Raises InputError unless they match exactly one kind."""
+    """Return the kind that a piece's columns match. Raises InputError unless exactly one kind matches."""
     if scored_pairs.is_without_header(piece):
         return "scored_pairs"
     present = sources.column_names(piece)
@@ -258,7 +258,7 @@ def _read_retrieval(
 
 
 def _check_documents(name: str, row: int, column: str, value: Any) -> list[str]:
-    """Return a cell as a list of texts, or raise InputError if it is neither a text nor a list of texts."""
+    """Return the texts in a cell. Raises InputError unless it contains a text or a list of texts."""
     if isinstance(value, str):
         documents = [value]
     elif isinstance(value, list):
@@ -282,7 +282,7 @@ class _LabeledPair(NamedTuple):
 def _read_pairs(
     name: str, pieces: Sequence[sources.Piece], settings: RelationSettings
 ) -> list[Relations]:
-    """Return the positive pairs with the pairs of each other label, or with those of all other labels together."""
+    """Return one item per negative label, or a single item if ``settings.joins_labels`` is True."""
     rows = [row for piece in pieces for row in _labeled_pairs(piece, settings.columns)]
     counts = Counter(row.label for row in rows)
     given_label = settings.positive_label

@@ -18,10 +18,10 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class GroupedPairs:
-    """Pairs of sentences, positive or negative, in groups in which each positive is compared with each negative.
+    """Positive and negative pairs of sentences in groups.
 
-    ``first`` (queries) and ``second`` (documents) are sentence ids, int64 (pairs,). ``group`` (pairs,) contains numbers
-    below ``num_groups``.
+    Within a group, each positive is compared with each negative. ``first`` (queries) and ``second`` (documents) are
+    sentence ids, int64 (pairs,). ``group`` (pairs,) contains numbers below ``num_groups``.
     """
 
     first: Integers
@@ -37,13 +37,13 @@ class GroupedPairs:
 
     @classmethod
     def of_table(cls, table: NDArray[np.integer]) -> "GroupedPairs":
-        """Return the pairs in a :attr:`table` with at least one row."""
+        """Create pairs from a non-empty :attr:`table`."""
         first, second, is_positive, group = np.asarray(table, np.int64).T
         return cls(first, second, is_positive == 1, group, int(group.max()) + 1)
 
     @property
     def are_measured(self) -> NDArray[np.bool_]:
-        """Return which groups have both positives and negatives, (num_groups,); only these can be scored."""
+        """Return a mask (num_groups,) of the groups with both positives and negatives; only these can be scored."""
         num_positives = np.bincount(self.group[self.is_positive], minlength=self.num_groups)
         num_pairs = np.bincount(self.group, minlength=self.num_groups)
         are_measured: NDArray[np.bool_] = (num_positives > 0) & (num_positives < num_pairs)
@@ -52,14 +52,14 @@ class GroupedPairs:
 
 @dataclass(frozen=True)
 class Relations:
-    """Pairs of sentences, positive or negative, in groups in which each positive is compared with each negative.
+    """Positive and negative pairs of sentences in groups, with the texts of the sentences.
 
     A group contains the pairs of one query in retrieval data, or the pairs with the same values in the group columns of
     a pair file.
 
-    ``sentences`` are distinct; their positions are their ids. ``first`` (queries) and ``second`` (documents) are the
-    ids of each pair's sentences, int64 (pairs,). ``group`` (pairs,) contains positions in ``group_names``.
-    ``num_left_out`` is the number of rows of the source that are neither positive nor negative.
+    The arrays are as in :class:`GroupedPairs`. Ids are positions in ``sentences``, which are distinct, and groups are
+    positions in ``group_names``. ``num_left_out`` is the number of rows in the source that are neither positive nor
+    negative.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Relations:
     def of_pairs(
         cls, name: str, kind: Kind, pairs: GroupedPairs, read_texts: Callable[[Integers], list[str]]
     ) -> "Relations":
-        """Create relations from pairs with arbitrary sentence ids, reading the texts; groups are named by number."""
+        """Create relations from pairs with arbitrary sentence ids. Groups are named by number."""
         ids, positions = np.unique(np.concatenate([pairs.first, pairs.second]), return_inverse=True)
         first, second = np.split(positions, 2)
         group_names = list(map(str, range(pairs.num_groups)))
@@ -94,7 +94,7 @@ class Relations:
 
 
 def join(parts: Sequence[Relations]) -> Relations:
-    """Join the groups of all parts, in order, into one object; equal sentences share an id."""
+    """Concatenate the groups of all parts. Equal sentences share an id."""
     ids: dict[str, int] = {}
     tables = []
     group_names: list[str] = []
@@ -115,7 +115,7 @@ def join(parts: Sequence[Relations]) -> Relations:
 
 
 def sample_groups(relations: Relations, max_groups: int | None, seed: int) -> Relations:
-    """Return a seeded sample of at most ``max_groups`` groups in the original order, or all if it is None."""
+    """Return a random sample of at most ``max_groups`` groups (None: all groups) in their original order."""
     if max_groups is None or relations.num_groups <= max_groups:
         return relations
     order = np.random.default_rng(seed).permutation(relations.num_groups)
@@ -134,7 +134,7 @@ def sample_groups(relations: Relations, max_groups: int | None, seed: int) -> Re
 
 @dataclass
 class RelationsBuilder:
-    """Builder that collects pairs and numbers sentences and groups in order of first occurrence."""
+    """Builder of relations. Sentences and groups are numbered in order of first occurrence."""
 
     name: str
     kind: Kind
@@ -151,13 +151,13 @@ class RelationsBuilder:
         return self._groups[key]
 
     def add(self, group: int, first: str, documents: Iterable[str], *, is_positive: bool) -> None:
-        """Add a pair of ``first`` and each document to a group."""
+        """Add a pair to a group for each document, with ``first`` as the first sentence."""
         first_id = self._id(first)
         for document in documents:
             self._rows.append((first_id, self._id(document), is_positive, group))
 
     def build(self, num_left_out: int = 0) -> Relations:
-        """Return relations with all pairs that were added."""
+        """Return relations with all added pairs."""
         table = np.array(self._rows, np.int64).reshape(-1, 4)
         first, second, is_positive, group = table.T
         sentences = list(self._ids)

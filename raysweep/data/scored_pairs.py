@@ -1,8 +1,8 @@
 """Pairs of sentences with a gold similarity score, as in the STS tasks of SemEval.
 
-A source is either a ``.tsv`` file without a header or any table with one column for the gold score and one for each
-sentence. Each line of such a ``.tsv`` file contains the gold score and the two sentences, unquoted and separated by
-tabs. Pairs with an empty score are skipped.
+A source is either a table with one column for the gold score and one for each sentence, or a ``.tsv`` file without a
+header. Each line of such a file contains the gold score and the two sentences, unquoted and separated by tabs. Pairs
+with an empty score are skipped.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ class PairColumns:
 
 @dataclass(frozen=True)
 class ScoredPairs:
-    """The sentences and gold scores of a task's scored pairs; ``gold`` is float64 (pairs,), on any scale.
+    """The scored pairs of a task. ``gold`` contains the gold scores on any scale, float64 (pairs,).
 
     ``num_pairs`` includes pairs without a score. ``groups`` contains each pair's values in the group columns.
     """
@@ -54,13 +54,13 @@ class ScoredPairs:
 
     @property
     def sentences(self) -> Mapping[str, list[str]]:
-        """Return all sentences: the first sentences of all pairs, then the second ones."""
+        """Return the first sentences of all pairs, followed by the second ones."""
         return {"all": self.first + self.second}
 
 
 @dataclass(frozen=True)
 class _Pair:
-    """A row's values, and its location for messages."""
+    """A row's values, and its location for error messages."""
 
     place: str
     score: Any
@@ -94,7 +94,7 @@ def read(name: str, pieces: Sequence[sources.Piece], columns: PairColumns) -> Sc
     """Read the scored pairs of the task ``name``.
 
     Raises:
-        InputError: If a row is not a pair, if no pair has a score, or if all scores are equal.
+        InputError: If a row is invalid, if no pair has a score, or if all scores are equal.
     """
     first, second, gold, groups = [], [], [], []
     num_pairs = 0
@@ -136,7 +136,7 @@ def _lines(piece: sources.Piece) -> Iterator[_Pair]:
 
 
 def _rows_below_header(piece: sources.Piece, columns: PairColumns) -> Iterator[_Pair]:
-    """Yield the rows of a table. For a ``.tsv`` with an invalid header, the InputError suggests omitting the header."""
+    """Yield the rows of a table. For a ``.tsv`` with an invalid header, the InputError mentions both formats."""
     num_rows = 0
     try:
         for scores, first, second, *groups in sources.read_values(piece, columns.names):
@@ -177,15 +177,15 @@ def _problem_of_first_line(piece: sources.Piece, columns: PairColumns) -> str:
 
 
 def read_group(place: str, columns: Sequence[str], values: Sequence[Any]) -> tuple[str, ...]:
-    """Return the values of a row's group columns as strings, or raise InputError if one of them is empty."""
+    """Return the values of a row's group columns as strings. Raises InputError if a value is empty."""
     for column, value in zip(columns, values, strict=True):
         if value is None or value != value or not str(value).strip():
-            raise InputError(f"{place}: {column} is {value!r}; allowed: the name of a group")
+            raise InputError(f"{place}: {column} is {value!r}; allowed: a group name")
     return tuple(map(str, values))
 
 
 def _score(pair: _Pair, columns: PairColumns) -> float | None:
-    """Return the gold score, or None if it is empty; raise InputError if it is not a number."""
+    """Return the gold score, or None if it is empty. Raises InputError if it is not a number."""
     value = pair.score
     is_nan = value != value
     is_blank = isinstance(value, str) and not value.strip()

@@ -1,4 +1,4 @@
-"""The sentences of a sequence of data sets as one dataset, with ids, labels and splits in the order of the sequence."""
+"""Concatenation of several data sets into one."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,13 +12,13 @@ from raysweep.data.shards import Rows, ShardedArray
 
 
 class SentenceSequence(Sentences):
-    """The sentences of several data sets, keyed by name. Each data set's ids and labels follow the previous one's.
+    """The concatenated sentences of several data sets.
 
-    Label names have the form ``DATA SET/LABEL``.
+    The ids and labels of each data set continue those of the previous one. Label names have the form ``DATA SET/LABEL``.
 
     Attributes:
         names: The names of the data sets.
-        starts: The first id of each data set, followed by the total number of sentences, (data sets + 1,).
+        starts: The first id of each data set, and then the total number of sentences, (data sets + 1,).
         num_classes: The number of classes of each data set.
     """
 
@@ -55,11 +55,11 @@ class SentenceSequence(Sentences):
         return in_order
 
     def num_queries(self, split: Split) -> int:
-        """Return the number of queries. Every data set contributes the same number: as many as the smallest one has."""
+        """Return the number of queries. All data sets contribute the same number."""
         return len(self._parts) * self.queries_per_data_set(split)
 
     def queries_per_data_set(self, split: Split) -> int:
-        """Return the smallest number of sentences that a data set has in a split."""
+        """Return the number of sentences that the smallest data set has in a split."""
         return min(len(part.ids(split)) for part in self._parts)
 
     def data_sets_of(self, ids: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
@@ -74,14 +74,14 @@ class SentenceSequence(Sentences):
 
 
 def join_rows(parts: Sequence[Rows]) -> Rows:
-    """Return several arrays as one array of rows, whose parts are opened when they are first read."""
+    """Concatenate several arrays lazily: each part is opened on first use."""
     return ShardedArray([len(part) for part in parts], lambda number: np.asarray(parts[number]))
 
 
 def _concatenate_shifted(
     parts: Sequence[npt.NDArray[Any]], offsets: npt.NDArray[np.integer[Any]]
 ) -> npt.NDArray[Any]:
-    """Concatenate the parts, each increased by its offset; the last offset is not used."""
+    """Add an offset to each part and concatenate the parts. The last offset is not used."""
     shifted = [
         part + np.asarray(offset, part.dtype)
         for part, offset in zip(parts, offsets[:-1], strict=True)

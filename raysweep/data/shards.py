@@ -1,8 +1,7 @@
-"""Shards of an artifact: files that each hold some of its rows, written atomically by a worker and read as arrays.
+"""Shards of an artifact: files that each contain some of its rows.
 
-``00002-of-00017.arrow`` holds the third part of the rows, in uncompressed Arrow IPC format, so that every process can
-memory-map it. The schema's metadata contains the worker's report, so that a process that continues a killed build
-needs to read only the start of each file.
+Each shard, such as ``00002-of-00017.arrow``, is an uncompressed Arrow IPC file, which processes can memory-map. The
+schema's metadata contains the worker's report, so resuming a build requires reading only the start of each file.
 """
 
 import json
@@ -27,7 +26,7 @@ Column: TypeAlias = npt.NDArray[Any] | Any
 """A NumPy array of numbers, (rows, ...), or an Arrow array."""
 
 Report = dict[str, Any]
-"""The report on a shard: ``num_rows``, ``num_bytes``, ``crc32`` if it was just written, and the worker's own facts."""
+"""The report on a shard: ``num_rows``, ``num_bytes``, ``crc32`` (only after writing) and the shard's ``facts``."""
 
 START_BYTES = 2**18  # bytes read from the start of a file; enough for its schema
 FILES_AT_ONCE = 64
@@ -35,7 +34,7 @@ _REPORT = b"report"
 
 
 class Shard(NamedTuple):
-    """A worker's output for some rows: columns of equal length, and facts to report, as JSON values."""
+    """A worker's output for some rows: columns of equal length, and JSON values to add to the report."""
 
     columns: Mapping[str, Column]
     facts: Mapping[str, Any]
@@ -43,7 +42,7 @@ class Shard(NamedTuple):
 
 @dataclass(frozen=True)
 class ShardSet:
-    """The shards of an artifact being built, ``count`` in total."""
+    """The ``count`` shards of an artifact that is being built."""
 
     artifact: Artifact
     count: int
@@ -63,7 +62,7 @@ class ShardSet:
         return {**report, "num_bytes": len(content), "crc32": zlib.crc32(content)}
 
     def read_reports(self) -> dict[int, Report]:
-        """Return the reports of the shards that exist and start with a valid schema, by number."""
+        """Return the reports of all shards with a readable schema, by shard number."""
         store = open_folder(self.artifact.location)
         sizes = store.sizes(self.artifact.name)
         stored = [number for number in range(self.count) if _file(number, self.count) in sizes]
@@ -82,7 +81,7 @@ class ShardSet:
         return reports
 
     def read(self, number: int) -> pa.RecordBatch:
-        """Return the columns of an existing shard: a memory map, or a copy if it is in an object store."""
+        """Return the columns of an existing shard. Local files are memory-mapped."""
         return read_columns(self.artifact.location, self._name(number))
 
     def _name(self, number: int) -> str:
@@ -105,7 +104,7 @@ def read_columns(place: str, name: str) -> pa.RecordBatch:
 
 
 def serialize(columns: Mapping[str, Column], report: Report) -> bytes:
-    """Return the content of a file with these columns and this report."""
+    """Return the content of a shard file."""
     arrays = {name: _as_arrow(column) for name, column in columns.items()}
     batch = pa.record_batch(arrays).replace_schema_metadata({_REPORT: json.dumps(report)})
     sink = pa.BufferOutputStream()
@@ -130,7 +129,7 @@ def _as_arrow(column: Column) -> pa.Array:
 
 
 class ShardedArray:
-    """An array (rows, ...) in parts that are opened on first use. Reading a few rows does not load the others."""
+    """An array (rows, ...) whose parts are opened on first use."""
 
     def __init__(
         self, lengths: Sequence[int], open_part: Callable[[int], npt.NDArray[Any]]
@@ -152,7 +151,7 @@ class ShardedArray:
         return self._part(0).dtype
 
     def __getitem__(self, rows: slice | npt.NDArray[np.integer]) -> npt.NDArray[Any]:
-        """Return the rows with these numbers (from 0) or in this slice: a view if a slice is in one part, else a copy."""
+        """Return the rows with these numbers or in this slice. A contiguous slice of one part is returned as a view."""
         if isinstance(rows, slice):
             start, stop, step = rows.indices(len(self))
             if step == 1:
@@ -204,12 +203,11 @@ class ShardedArray:
         return int(np.searchsorted(self._starts, row, side="right")) - 1
 
     def _allocate(self, rows: npt.NDArray[np.integer]) -> npt.NDArray[Any]:
-        """Return an uninitialized array for these rows."""
         return np.empty((*rows.shape, *self.shape[1:]), self.dtype)
 
 
 Rows = npt.NDArray[Any] | ShardedArray
-"""An array whose rows are read by number; it may be in memory, in one file or in several files."""
+"""An array in memory, in one file or in several files."""
 
 
 class OpenShards:
@@ -246,7 +244,7 @@ class OpenShards:
         return values, offsets
 
     def columns(self, name: str) -> list[pa.Array]:
-        """Return a column from every shard."""
+        """Return one column of every shard."""
         return [self.column(number, name) for number in range(len(self._shards))]
 
     def column(self, number: int, name: str) -> pa.Array:
@@ -277,7 +275,7 @@ def open_array(folder: Path, name: str) -> Rows:
 
 
 def open_npy(file: Path) -> npt.NDArray[Any]:
-    """Open an array of numbers as a memory map. Raises InputError for anything else, such as pickled objects."""
+    """Open a ``.npy`` file as a memory map. Raises InputError if it is missing, damaged or contains pickled objects."""
     try:
         array: npt.NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
     except (FileNotFoundError, ValueError, EOFError):

@@ -1,8 +1,7 @@
-"""Listing of a source's files. A source is a file, a folder or a glob, given as a local path or a URI.
+"""Listing of the files of a source: a file, a folder or a glob, given as a local path or a URI.
 
-Files are listed once, without reading them. For each file, a listing records the size, and a tag or the modification
-time, as reported by the storage. Readers compare each file with its listing, so that they read exactly the listed
-version.
+A listing records the size of each file and a tag or the modification time, as reported by the storage. Readers compare
+each file with its listing to detect changes.
 """
 
 import functools
@@ -28,11 +27,11 @@ PARQUET = ".parquet"
 SUFFIXES = (*DELIMITERS, *JSON_LINES, PARQUET)
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
-# time limit for retries of one request; pyarrow's default is 15 minutes without any output
+# time limit for retrying a request; pyarrow's default is 15 minutes
 _GCS_SECONDS = 60
 _CLOUD_VARIABLES = ("AWS_", "GOOGLE_")
 _BUCKET_SCHEMES = ("s3", "gs", "gcs")
-# keys under which fsspec's file systems report a tag or a time
+# keys of tags and times in the file information of fsspec
 _VERSION_KEYS = (
     "ETag",
     "etag",
@@ -46,7 +45,7 @@ _WILDCARD = re.compile(r"[*?\[]")
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file as listed. ``version``, a tag or a time, changes with the content; "" if the storage reports neither."""
+    """A listed file. ``version`` is a tag or the modification time, or "" if the storage reports neither."""
 
     name: str
     num_bytes: int
@@ -63,14 +62,14 @@ class SourceFile:
 
 
 class Format(NamedTuple):
-    """A file's format: its suffix, and pyarrow's name for the compression, or "" for none."""
+    """A file format: the suffix, and pyarrow's name for the compression ("" if uncompressed)."""
 
     suffix: str
     compression: str
 
 
 def format_of(name: str) -> Format | None:
-    """Return a file's format according to its name, or None if the format is not supported."""
+    """Return the format that a file's name indicates, or None if it is not supported."""
     path = PurePosixPath(without_options(name))
     suffixes = [suffix.lower() for suffix in path.suffixes]
     compression = ""
@@ -84,21 +83,20 @@ def format_of(name: str) -> Format | None:
 
 
 def without_options(uri: str) -> str:
-    """Return a path or a URI without its options, which only describe how to access the file."""
+    """Return a path or a URI without its query options."""
     return _split_options(uri)[0] if "://" in uri else uri
 
 
 def list_files(source: str) -> list[SourceFile]:
-    """Return the files at a path or a URI, sorted by name: the file itself, a folder's files, or a glob's matches.
+    """Return the files of a source, sorted by name.
 
-    Names that begin with ``_`` or ``.`` are skipped in folders and glob matches. In folders, files without a known
-    suffix are skipped too.
+    Folders and globs skip names that begin with ``_`` or ``.``. Folders also skip files with unknown suffixes.
 
     Raises:
-        InputError: If no file remains.
+        InputError: If no files are found.
         OSError: If the files cannot be listed.
     """
-    # the name of a local file may contain a wildcard
+    # Local file names may contain wildcard characters.
     place = stat(source) if "://" not in source else None
     glob = None if isinstance(place, SourceFile) else _parse_glob(source)
     if "://" in source and glob is None:
@@ -124,7 +122,7 @@ def list_files(source: str) -> list[SourceFile]:
 
 
 def stat(name: str) -> "SourceFile | _Place | None":
-    """Return what currently exists at a path or a URI: a file, the :class:`_Place` of a folder, or None."""
+    """Return the file or the folder's :class:`_Place` at a path or a URI, or None if it does not exist."""
     import pyarrow.fs
 
     place = _locate(name)
@@ -140,12 +138,12 @@ def stat(name: str) -> "SourceFile | _Place | None":
 
 @contextmanager
 def unchanged(file: SourceFile) -> Iterator[None]:
-    """Raise InputError if a file differs from its listing before or after it is read in this context."""
+    """Raise InputError if a file differs from its listing when the context starts or ends."""
     _compare(file)
     try:
         yield
     except Exception:
-        _compare(file)  # if the file is still being written, report that instead
+        _compare(file)  # report a changed file instead of the original error
         raise
     _compare(file)
 
@@ -164,7 +162,7 @@ def _compare(file: SourceFile) -> None:
 
 @contextmanager
 def stored(name: str) -> Iterator[Any]:
-    """Open the file as stored, as a readable, seekable binary stream.
+    """Open a file as a seekable binary stream, without decompressing it.
 
     Raises:
         OSError: If the file cannot be opened.
@@ -195,7 +193,7 @@ class _Place:
 
 
 class _Entry(NamedTuple):
-    """A listed file, and its path relative to the listed folder."""
+    """A file, and its path relative to the listed folder."""
 
     relative: str
     name: str
@@ -204,7 +202,7 @@ class _Entry(NamedTuple):
 
 
 def _locate(name: str) -> _Place:
-    """Return the file system for a path or a URI, and the path in it. Raises InputError for an unknown scheme."""
+    """Return the file system of a path or a URI, and the path within it. Raises InputError for an unknown scheme."""
     import fsspec
     import pyarrow.fs
 
@@ -221,7 +219,7 @@ def _locate(name: str) -> _Place:
     try:
         filesystem, path = pyarrow.fs.FileSystem.from_uri(name)
         return _Place(name, filesystem, path)
-    except pa.ArrowInvalid:  # pyarrow does not support the scheme or the form
+    except pa.ArrowInvalid:  # pyarrow does not support this URI
         pass
     try:
         filesystem, path = fsspec.core.url_to_fs(name)
@@ -234,7 +232,7 @@ def _locate(name: str) -> _Place:
 
 @functools.lru_cache(maxsize=16)
 def _connect(uri: str, environment: tuple[tuple[str, str], ...]) -> Any:
-    """Return a client for a bucket, cached per environment because creating a client may look up the region."""
+    """Return a client for a bucket. Clients are cached, because creating one may look up the region."""
     import pyarrow.fs
 
     is_gcs = uri.startswith(("gs://", "gcs://"))
@@ -244,7 +242,6 @@ def _connect(uri: str, environment: tuple[tuple[str, str], ...]) -> Any:
 
 
 def _list_matches(glob: "_Glob") -> list[_Entry]:
-    """Return the files that match a glob."""
     import pyarrow.fs
 
     folder = _locate(glob.folder)
@@ -260,7 +257,7 @@ def _list_matches(glob: "_Glob") -> list[_Entry]:
 
 
 def _list_folder(folder: _Place, *, is_deep: bool) -> list[_Entry]:
-    """Return the files in a folder; with ``is_deep``, also those in all folders below it."""
+    """Return the files in a folder and, with ``is_deep``, in all its subfolders."""
     import pyarrow.fs
 
     selector = pyarrow.fs.FileSelector(folder.path, recursive=is_deep, allow_not_found=True)
@@ -270,8 +267,8 @@ def _list_folder(folder: _Place, *, is_deep: bool) -> list[_Entry]:
 def _walk(base: str, max_depth: float) -> Iterator[str]:
     """Yield the files below a local folder, following links, up to ``max_depth`` folders deep.
 
-    If the depth is unlimited, each folder is visited once, so a link to an enclosing folder does not cause a loop.
-    Folders are visited level by level, so a folder itself comes before deeper links to it.
+    If the depth is unlimited, each folder is visited only once, to avoid loops. The traversal is breadth-first, so that
+    a folder is visited before deeper links to it.
     """
     visited = {os.path.realpath(base)}
     level = [base]
@@ -296,7 +293,7 @@ def _walk(base: str, max_depth: float) -> Iterator[str]:
 
 
 def _scan(folder: str) -> list[os.DirEntry[str]]:
-    """Return the entries of a folder, sorted by name; empty if the folder has since been removed."""
+    """Return the entries of a folder, sorted by name, or an empty list if the folder no longer exists."""
     try:
         with os.scandir(folder) as entries:
             return sorted(entries, key=lambda entry: entry.name)
@@ -336,7 +333,7 @@ def _describe(name: str, info: Any, place: _Place) -> SourceFile:
             version = first.isoformat() if isinstance(first, datetime) else str(first)
     elif nanoseconds is not None:
         if "://" in name:
-            # some stores report less precise times for single objects than in listings
+            # some stores report times of single objects with lower precision than in listings
             nanoseconds -= nanoseconds % 10**9
         version = str(nanoseconds)
     num_bytes = -1 if info.size is None else info.size
@@ -353,13 +350,13 @@ class _Glob:
 
     @property
     def max_depth(self) -> float:
-        """Return how many folders deep a match can be; infinite if the pattern has ``**``."""
+        """Return the maximum folder depth of matches; infinite if the pattern contains ``**``."""
         return math.inf if "**" in self.pattern else self.pattern.count("/")
 
     def matches(self, relative: str) -> bool:
         """Return whether a path below the folder matches.
 
-        A part that begins with ``_`` or ``.`` matches only if the pattern spells out that character.
+        A path component that begins with ``_`` or ``.`` matches only if the pattern contains that character explicitly.
         """
         has_depth = math.isinf(self.max_depth) or relative.count("/") == self.max_depth
         is_match = has_depth and self.expression.match(relative) is not None
@@ -367,15 +364,15 @@ class _Glob:
 
 
 def _hidden_marks(path: str) -> list[str]:
-    """Return the first characters of the parts that begin with ``_`` or ``.``."""
+    """Return the first characters of the path components that begin with ``_`` or ``.``."""
     return [part[0] for part in path.split("/") if part.startswith(("_", "."))]
 
 
 def _parse_glob(source: str) -> _Glob | None:
-    """Return the source as a glob if it has a wildcard, else None. Web addresses never have wildcards.
+    """Parse a glob. Returns None for sources without wildcards and for HTTP URLs.
 
     Raises:
-        InputError: If ``**`` is only part of a name.
+        InputError: If ``**`` is only part of a path component.
     """
     from fsspec.utils import glob_translate
 
@@ -399,7 +396,7 @@ def _parse_glob(source: str) -> _Glob | None:
 
 
 def _split_options(uri: str) -> tuple[str, str]:
-    """Split a URI before its options, which start at ``?NAME=``, or in web addresses at any question mark."""
+    """Split a URI into an address and options, which start at ``?NAME=`` or, in HTTP URLs, at the first ``?``."""
     match = re.search(r"\?\w+=", uri)
     if uri.startswith(("http://", "https://")):
         match = re.search(r"\?", uri)

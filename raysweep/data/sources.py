@@ -1,16 +1,15 @@
 """Streaming of labeled sentences from any source, in bounded memory.
 
-A source is one of these strings, or a list of them, which are read in order:
+A source is one of these strings, or a list of them:
 
 ``demo``                the built-in sentences of :mod:`raysweep.data.demo`, with the splits ``train`` and ``test``
 ``hub:NAME[:SPLIT]``    a dataset on the Hugging Face Hub, see :mod:`raysweep.data.hub`
-a path or a URI         rows in a file, in a folder or in files matching a glob, see :mod:`raysweep.data.source_files`
+a path or a URI         a file, a folder or a glob, see :mod:`raysweep.data.source_files`
 
-Rows are numbered from 1 in each file, excluding the header and blank lines. Texts are passed through verbatim: a CSV
-cell ``NA`` or ``null`` is an ordinary text. Labels become strings in Unicode form NFC, without surrounding whitespace.
-Equal numbers or booleans become the same label in every format: ``1``, ``+1``, ``1.0`` and ``1e0`` become "1", ``-0.0``
-becomes "0", ``True`` becomes "true", and a float32 of 0.1 becomes "0.1". Leading zeros (``007``) and trailing zeros of
-a fraction (``2.50``) are kept, because they may be part of a name.
+Rows are numbered from 1 in each file, excluding the header and blank lines. Texts are used verbatim: a CSV cell ``NA``
+or ``null`` is an ordinary text. Labels become strings in Unicode form NFC, without surrounding whitespace. Numbers
+and booleans are normalized: ``1``, ``+1``, ``1.0`` and ``1e+0`` become "1", ``-0.0`` becomes "0", ``True`` becomes
+"true", and a float32 of 0.1 becomes "0.1". The strings ``007`` and ``2.50`` keep their zeros, because they may be names.
 """
 
 import errno
@@ -51,7 +50,7 @@ from raysweep.storage.scratch import cache_folder
 PAUSES = (1.0, 4.0, 16.0)  # seconds before each retry of a failed remote read
 SHARE_BYTES = 2**26  # larger Parquet files are split among workers
 LARGE_BYTES = 2**26  # hashes of local files of at least this size are cached
-SETTLED_SECONDS = 10.0  # a file changed more recently may change again with the same size and time
+SETTLED_SECONDS = 10.0  # more recently changed files may change again with the same size and time
 # messages of pyarrow's OSErrors for damaged files
 _DAMAGED = re.compile("inflate failed|decompress failed|Truncated compressed stream")
 MAX_SHOWN = 3  # maximum number of list entries shown in messages
@@ -59,7 +58,7 @@ MAX_SHOWN = 3  # maximum number of list entries shown in messages
 _SURROUNDING = re.compile(r"^[\s\u200b\ufeff]+|[\s\u200b\ufeff]+$")
 _WHOLE = re.compile(r"[+-]?[0-9]+(\.0*)?")
 _DECIMAL = re.compile(r"(?P<sign>[+-]?)(?P<whole>[0-9]*)\.(?P<fraction>[0-9]+)")
-# Without a sign in the exponent, a text such as 1e5 may be a code.
+# The exponent must have a sign, because a label such as 1e5 may be a code.
 _EXPONENTIAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][+-][0-9]+")
 
 Source = str | Sequence[str]
@@ -68,7 +67,7 @@ Source = str | Sequence[str]
 
 @dataclass(frozen=True)
 class Batch:
-    """At most several thousand consecutive rows of a file. ``first_row`` counts from 1; the lists have equal length.
+    """Consecutive rows of a file, at most several thousand. ``first_row`` counts from 1.
 
     ``spellings`` are the labels as written in the file.
     """
@@ -82,9 +81,9 @@ class Batch:
 
 @dataclass(frozen=True)
 class Piece:
-    """A unit of reading: a listed file, or any other source with its subset and split.
+    """A part of a source: a listed file, or a ``demo`` or Hub dataset with its subset and split.
 
-    A piece of a large file may cover only the row groups in ``groups``.
+    If ``groups`` is set, the piece contains only these row groups of the file.
     """
 
     name: str
@@ -112,8 +111,8 @@ def no_rows(source: Source) -> InputError:
 def pieces(source: Source, *, subset: str | None = None, split: str = "train") -> list[Piece]:
     """List the pieces of a source in reading order, without opening any file.
 
-    ``split`` is used for ``demo`` and for a Hub source that specifies no split; ``subset`` is the configuration name on
-    the Hub.
+    ``split`` is used for ``demo`` and for Hub sources that do not specify a split. ``subset`` is the configuration name
+    on the Hub.
 
     Raises:
         InputError: If a file is missing, cannot be listed or has an unknown format.
@@ -139,7 +138,7 @@ def pieces(source: Source, *, subset: str | None = None, split: str = "train") -
 
 @contextmanager
 def _readable(name: str) -> Iterator[None]:
-    """Convert exceptions that libraries raise while reading a file to InputError."""
+    """Convert library exceptions to InputError while a source is read."""
     try:
         yield
     except InputError:
@@ -147,7 +146,7 @@ def _readable(name: str) -> Iterator[None]:
     except (OSError, EOFError, UnicodeError, OverflowError, pa.ArrowException) as error:
         raise _unreadable(name, error) from None
     except Exception as error:
-        if location.is_uri(name):  # fsspec's libraries raise exceptions of any type
+        if location.is_uri(name):  # fsspec's backends can raise any exception
             raise _unreadable(name, error) from None
         raise
 
@@ -155,7 +154,7 @@ def _readable(name: str) -> Iterator[None]:
 def check(
     source: Source, text_column: str = "text", label_column: str = "label", *, split: str = "train"
 ) -> None:
-    """Check for errors that :func:`read` would raise for the first rows. The Hub is not contacted.
+    """Check that a source exists and that its first rows are valid. The Hub is not contacted.
 
     Raises:
         InputError: If the source is missing or its first rows are invalid.
@@ -177,7 +176,7 @@ def check_first(
 def read(
     source: Source, text_column: str = "text", label_column: str = "label", *, split: str = "train"
 ) -> Iterator[Batch]:
-    """Stream the rows of ``source`` in order; the parameters are those of :func:`pieces` and :func:`read_pieces`."""
+    """Stream the rows of a source in order. See :func:`pieces` and :func:`read_pieces` for the parameters."""
     yield from read_pieces(pieces(source, split=split), text_column, label_column)
 
 
@@ -190,8 +189,8 @@ def read_pieces(
     """Stream the rows of pieces in order. ``bad_rows`` collects bad rows, as in :func:`read_piece`.
 
     Raises:
-        InputError: If a row lacks a valid text or label (the message includes file, row, column and value); if a file
-            is missing, is unreadable or differs from its listing; or if there are no rows.
+        InputError: If a row has no valid text or label, if a file is missing, unreadable or has changed since it was
+            listed, or if there are no rows.
     """
     is_empty = True
     for piece in listed:
@@ -213,7 +212,7 @@ def column_names(piece: Piece) -> list[str]:
 
 
 def read_values(piece: Piece, columns: tuple[str, ...]) -> files.Blocks:
-    """Stream the raw values of some columns of a piece; ``demo`` yields texts and labels under any column names.
+    """Stream the raw values of some columns of a piece. For ``demo``, any column names are accepted.
 
     Raises:
         InputError: If the piece cannot be read or lacks a column.
@@ -234,10 +233,10 @@ def read_piece(
     label_column: str = "label",
     bad_rows: BadRows | None = None,
 ) -> Iterator[Batch]:
-    """Stream the rows of one piece, which may be empty. Raises InputError as :func:`read_pieces` does.
+    """Stream the rows of one piece. Raises InputError like :func:`read_pieces`, but not for an empty piece.
 
-    Without ``bad_rows``, the first bad row raises an error immediately. Otherwise, ``bad_rows`` collects the bad rows:
-    either they are left out, or nothing more is yielded after the first one and an error is raised at the end.
+    Without ``bad_rows``, the first bad row raises an error immediately. Otherwise, all bad rows are collected in
+    ``bad_rows`` and dropped if ``bad_rows.is_dropped`` is True; if it is False, an error is raised at the end.
     """
     columns = (text_column, label_column)
     if text_column == label_column:
@@ -274,7 +273,7 @@ def _good_batches(
     columns: tuple[str, str],
     bad_rows: BadRows,
 ) -> Iterator[Batch]:
-    """Yield a batch for each run of consecutive good rows in a block of texts and labels; collect the bad rows."""
+    """Yield a batch for each run of good rows in a block, and add the bad rows to ``bad_rows``."""
     texts, labels = block
     start = 0
     for end in range(len(texts) + 1):
@@ -292,7 +291,7 @@ def _good_batches(
 
 
 def share_out(piece: Piece) -> list[Piece]:
-    """Split a large Parquet file into consecutive pieces for several workers; return any other piece as it is.
+    """Split a large Parquet file into pieces for several workers. Other pieces are returned unchanged.
 
     Raises:
         InputError: If the piece cannot be read or differs from its listing.
@@ -311,14 +310,11 @@ def fingerprint(
 ) -> str:
     """Return the SHA-256 of the listed pieces, in hex.
 
-    - A single local file: a hash of its bytes, so the path does not matter. A large file is read again only if its size
-      or modification time has changed.
-    - Several files, or remote files: a hash of their names, sizes, and tags or modification times. The files are not
-      read.
-    - ``demo``, the Hub, and files whose storage reports neither a tag nor a modification time: a hash of the rows or
-      bytes.
+    - For a single local file, the bytes are hashed. The hash of a large file is cached.
+    - For several files or remote files, their names, sizes, and tags or modification times are hashed.
+    - For ``demo``, the Hub, and files without a tag or a modification time, the rows or bytes are hashed.
 
-    The fingerprint does not cover the column names; add them to any key that is based on it.
+    The fingerprint does not include the column names.
 
     Raises:
         InputError: If a piece cannot be read.
@@ -343,7 +339,7 @@ def fingerprint(
 
 
 def _cached_digest(file: SourceFile) -> str:
-    """Return the SHA-256 of a local file; the file is read only if its size or time has changed."""
+    """Return the SHA-256 of a local file, cached by path, size and modification time."""
     path = location.expand_home(file.name).absolute()
     identity = json.dumps([str(path), file.num_bytes, file.version])
     name = hashlib.sha256(identity.encode()).hexdigest()
@@ -360,7 +356,7 @@ def _cached_digest(file: SourceFile) -> str:
     changed_at = path.stat().st_mtime
     age_seconds = time.time() - changed_at
     if age_seconds > SETTLED_SECONDS:
-        with suppress(OSError):  # without a writable cache, the file is read again next time
+        with suppress(OSError):  # the cache is optional
             cache.put(name, text.encode())
     return text
 
@@ -396,9 +392,9 @@ def _hash_file(file: SourceFile, digest: Any) -> None:
 
 
 def _persistent_blocks(piece: Piece, columns: tuple[str, ...]) -> files.Blocks:
-    """Yield each block once, retrying failed remote reads.
+    """Yield the blocks of a piece, retrying failed remote reads.
 
-    After a failed read, a remote file is read again from the start, and the blocks already yielded are skipped.
+    Each retry reads the file from the start and skips the blocks that were already yielded.
     """
     num_yielded = 0
     for seconds in (*PAUSES, None):
@@ -414,9 +410,10 @@ def _persistent_blocks(piece: Piece, columns: tuple[str, ...]) -> files.Blocks:
 
 
 def _may_pass(name: str, error: Exception) -> bool:
-    """Return whether an error may be transient: caused by access to a remote file rather than by its content.
+    """Return whether a read error may be transient.
 
-    All but known permanent errors count as transient, because fsspec's libraries raise exceptions of any type.
+    For remote files, all errors except known permanent ones count as transient, because fsspec's backends can raise any
+    exception.
     """
     permanent = (InputError, FileNotFoundError, PermissionError, EOFError, pa.ArrowException)
     is_permanent = isinstance(error, permanent) or _DAMAGED.search(str(error)) is not None
@@ -432,7 +429,7 @@ def _read_blocks(piece: Piece, columns: tuple[str, ...]) -> files.Blocks:
         rows = splits[piece.split]
         texts = [row.text for row in rows]
         labels = [row.label for row in rows]
-        yield (texts, labels)[: len(columns)]  # any column names are accepted
+        yield (texts, labels)[: len(columns)]
     elif piece.file is None:
         yield from hub.read(piece.name, columns, piece.subset, piece.split)
     else:
@@ -446,7 +443,7 @@ def _unreadable(source: str, error: Exception) -> InputError:
     reason = (
         isinstance(error, OSError) and error.strerror
     ) or error  # str(error) would repeat the file's name
-    if _may_pass(source, error):  # a StorageError is treated as temporary
+    if _may_pass(source, error):  # callers treat a StorageError as transient
         return StorageError(errno.EIO, f"cannot be read: {reason}", source)
     return InputError(f"{source}: cannot be read: {reason}")
 
@@ -454,7 +451,7 @@ def _unreadable(source: str, error: Exception) -> InputError:
 def make_batch(
     source: str, first_row: int, texts: list[Any], raw_labels: list[Any], columns: tuple[str, str]
 ) -> Batch:
-    """Return the rows as a batch. Raises InputError unless each row is a text with a label."""
+    """Create a batch. Raises InputError if a row has no valid text or label."""
     text_column, label_column = columns
     check_texts(source, first_row, texts, text_column)
     labels = []
@@ -477,10 +474,10 @@ def make_batch(
 
 
 def describe_merged_labels(labels: Iterable[tuple[str, str]]) -> str:
-    """Return the warning about labels with several spellings, or "" if each label has one spelling.
+    """Return a warning about labels with several spellings, or "" if there are none.
 
     Args:
-        labels: Labels, each with one of its spellings in a source.
+        labels: Pairs of a label and one of its spellings.
     """
     spellings: dict[str, set[str]] = defaultdict(set)
     for label, spelling in labels:
@@ -517,21 +514,17 @@ def _check_encodable(source: str, first_row: int, values: list[str], column: str
     """Raise InputError if a value cannot be encoded in UTF-8."""
     try:
         "".join(values).encode()
-    except UnicodeEncodeError as error:  # JSON can encode half a character: "\ud83d"
+    except UnicodeEncodeError as error:  # JSON can contain unpaired surrogates: "\ud83d"
         ends = itertools.accumulate(map(len, values))
         row = next(row for row, end in enumerate(ends, first_row) if error.start < end)
         half = error.object[error.start]
         raise InputError(
-            f"{source}: row {row}: column {column!r} contains {half!r}, half of a surrogate pair; allowed: complete "
-            "characters"
+            f"{source}: row {row}: column {column!r} contains {half!r}, an unpaired surrogate; allowed: valid Unicode"
         ) from None
 
 
 def _parse_label(value: Any) -> str:
-    """Return the label's canonical name, or "" for values that cannot be labels.
-
-    Null, NaN, infinity, bytes, lists and objects cannot be labels.
-    """
+    """Return the label's canonical name, or "" for null, NaN, infinity, bytes, lists and objects."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float | Decimal):

@@ -1,7 +1,4 @@
-"""LoRA adapters for an encoder: attaching, removing, scaling and merging them with the peft package.
-
-An adapter's layers wrap linear layers in the encoder's blocks. Removing an adapter restores the model.
-"""
+"""Functions to attach, remove, scale and merge LoRA adapters with peft."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,13 +12,13 @@ from raysweep.encoders.structure import Structure
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-NAME = "default"  # peft's name for a model's only adapter
+NAME = "default"  # peft's default adapter name
 
 
 def attach(model: "SentenceTransformer", structure: Structure, lora: Lora) -> None:
-    """Attach a new adapter and freeze everything else.
+    """Attach a new adapter and freeze all other weights.
 
-    The A matrices are drawn from torch's global generator. The B matrices are 0, so the embeddings stay the same.
+    The A matrices are initialized with torch's global generator. The B matrices are 0, so the embeddings do not change.
     """
     from peft import LoraConfig
 
@@ -40,12 +37,12 @@ def attach(model: "SentenceTransformer", structure: Structure, lora: Lora) -> No
     transformer.add_adapter(config, NAME)
     for layer in _layers(model).values():
         for matrices in (layer.lora_A, layer.lora_B):
-            matrices.float()  # peft gives them the frozen matrix's dtype
+            matrices.float()  # peft uses the dtype of the frozen weights
     model.train(is_training)  # peft's layers start in training mode
 
 
 def remove(model: "SentenceTransformer") -> None:
-    """Restore the encoder's own linear layers if it has an adapter."""
+    """Remove the adapter, if any, and restore the original linear layers."""
     layers = _layers(model)
     if not layers:
         return
@@ -65,7 +62,7 @@ def merge(model: "SentenceTransformer", share: float = 1.0) -> None:
 
 
 def updates(model: "SentenceTransformer") -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
-    """Yield the name of each adapted weight of the transformer, the weight itself and the adapter's update."""
+    """Yield the name, the value and the adapter's update of each adapted weight."""
     for name, layer in _layers(model).items():
         yield (
             f"{name}.weight",
@@ -75,9 +72,9 @@ def updates(model: "SentenceTransformer") -> Iterator[tuple[str, torch.Tensor, t
 
 
 def keep(model: "SentenceTransformer", share: float, base: str | None) -> None:
-    """Multiply the adapter's update by ``share``, so that saving the model writes the scaled adapter.
+    """Multiply the adapter's update by ``share`` before the model is saved.
 
-    If given, ``base`` (the base model's name) replaces the base model's folder in the adapter's configuration.
+    If ``base`` is given, it is recorded as the base model's name in the adapter's configuration.
     """
     for layer in _layers(model).values():
         layer.scaling[NAME] *= share
@@ -92,7 +89,7 @@ def keep(model: "SentenceTransformer", share: float, base: str | None) -> None:
 def scaled(model: "SentenceTransformer", share: float) -> Iterator[None]:
     """Multiply the adapter's update by ``share`` within the context.
 
-    The model then equals the encoder with the merged weights (1 - share) base + share tuned.
+    The model is then equivalent to an encoder with the weights (1 - share) * base + share * tuned.
     """
     layers = _layers(model).values()
     scalings = [layer.scaling[NAME] for layer in layers]
@@ -106,7 +103,7 @@ def scaled(model: "SentenceTransformer", share: float) -> Iterator[None]:
 
 
 def _layers(model: "SentenceTransformer") -> dict[str, Any]:
-    """Return the adapter's layers, keyed by name in the transformer; empty if there are none."""
+    """Return the adapter's layers by name, or an empty dict if there is no adapter."""
     transformer: Any = getattr(model[0], "auto_model", None)
     if not getattr(transformer, "_hf_peft_config_loaded", False):
         return {}

@@ -1,7 +1,7 @@
-"""Frozen weights in bf16: encoder matrices that take half the memory and are widened while in use.
+"""Storage of frozen encoder weights in bf16, which halves their memory usage.
 
-Only weights are rounded. Matrix products with fp32 inputs are computed in fp32 (or in autocast's precision), so a stored
-matrix gives the same embeddings as an fp32 matrix with the rounded values.
+Each matrix is cast to the precision of the computation when it is used, so the embeddings are those of an fp32 encoder
+with rounded weights.
 """
 
 from collections.abc import Collection
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _Product(torch.autograd.Function):
-    """Matrix product with a frozen weight matrix, keeping no widened copy of it for the backward pass."""
+    """Matrix product that saves the bf16 weight for the backward pass instead of its fp32 copy."""
 
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, weight: Tensor) -> Tensor:
@@ -33,7 +33,7 @@ class _Product(torch.autograd.Function):
 
 
 class Bf16Linear(nn.Linear):
-    """A linear layer with a frozen bf16 matrix; its bias may be trained."""
+    """A linear layer with a frozen bf16 weight and an fp32 bias."""
 
     def forward(self, input: Tensor) -> Tensor:
         output: Tensor = _Product.apply(input, self.weight)  # type: ignore[no-untyped-call]
@@ -55,10 +55,10 @@ _WIDE = {narrow: wide for wide, narrow in _NARROW.items()}
 
 
 def narrow(model: "SentenceTransformer", trained: Collection[str] = ()) -> None:
-    """Store the linear layers and the word embeddings of an encoder's transformer in bf16, except ``trained`` ones.
+    """Convert the weights of a transformer's linear layers and word embeddings to bf16.
 
-    ``trained`` holds parameter names; their matrices are widened to fp32. All other layers are unchanged, including
-    those of subclasses, whose forward pass may use the matrix directly, and those that transformers keeps in fp32.
+    Weights whose names are in ``trained`` are converted to fp32 instead. Subclasses of ``nn.Linear`` and
+    ``nn.Embedding`` are skipped because their forward pass may read the weight directly.
     """
     transformer: Any = getattr(model[0], "auto_model", None)
     if transformer is None:
@@ -79,7 +79,7 @@ def narrow(model: "SentenceTransformer", trained: Collection[str] = ()) -> None:
 
 
 def widen(model: "SentenceTransformer") -> None:
-    """Store all weights in fp32 without changing their values."""
+    """Convert all bf16 weights to fp32."""
     for layer in model.modules():
         _widen(layer)
 

@@ -1,44 +1,46 @@
-"""Division of batches into buckets of similar-length sentences."""
+"""Functions that split batches into buckets of similar-length sentences."""
 
 from collections.abc import Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
 
-# Maximum tokens in an inference batch, including padding. A CPU's caches hold the fp32 activations of 1,024 tokens.
-# GPUs, and CPUs with bf16 units, are more efficient with larger batches.
+# Maximum number of tokens in an inference batch, including padding. In fp32 on a CPU, the activations of larger batches
+# do not fit into the caches.
 TOKENS_PER_BATCH = {"cpu": 4096, "cuda": 16384}
 TOKENS_PER_FP32_BATCH_ON_CPU = 1024
 
 
-# Training batches are divided into buckets of similar-length sentences. Small buckets need less padding, and large ones
-# exceed a CPU's caches, but each bucket has a fixed cost, such as kernel launches on a GPU. The maximum size and the
-# fixed cost of a bucket are in tokens.
+# Maximum size and fixed cost of a training bucket, in tokens. Small buckets need less padding and fit into a CPU's
+# caches, but each bucket has a fixed cost, such as kernel launches on a GPU.
 TOKENS_PER_BUCKET = {"cpu": 512, "cuda": 16384}
 BUCKET_COST = 60
 
-# On a GPU, a bucket costs LAUNCH_COST / width**2 tokens: launches take constant time per block, and the computation per
-# token grows with the square of the width.
+# On a GPU, the fixed cost of a bucket is LAUNCH_COST / width**2 tokens, because the launch time is constant and the
+# computation per token is quadratic in the width.
 LAUNCH_COST = 4.4e9
 
-# The buckets of a pack go through an encoder's layers in one pass, with separate attention, so an additional bucket
-# costs less. Larger packs gain little, and their activations exceed the caches.
+# The buckets of a pack share a forward pass, except for attention, so an additional bucket costs less. Larger packs gain
+# little, and their activations exceed the caches.
 CELLS_PER_PACK = 2048
 PACKED_BUCKET_COST = 30
-MAX_WEIGHED = 2048  # maximum sentences for minimize_cost; larger batches are divided greedily
+MAX_WEIGHED = 2048  # larger batches are split greedily instead of with minimize_cost
 
 _NOT_ALLOWED = np.iinfo(np.int64).max
 
 
 def tokens_per_batch(device: str, arithmetic: str) -> int:
-    """Return the maximum number of tokens in an inference batch on this kind of device, in fp32 or bf16."""
+    """Return the maximum number of tokens in an inference batch, including padding."""
     if (device, arithmetic) == ("cpu", "fp32"):
         return TOKENS_PER_FP32_BATCH_ON_CPU
     return TOKENS_PER_BATCH.get(device, TOKENS_PER_BATCH["cpu"])
 
 
 def buckets(lengths: npt.NDArray[np.integer], max_tokens: int) -> Iterator[npt.NDArray[np.int64]]:
-    """Yield buckets of positions, longest sentences first, with at most ``max_tokens`` tokens each, including padding."""
+    """Yield buckets of sentence positions, longest sentences first.
+
+    A bucket has at most ``max_tokens`` tokens, including padding, unless it contains a single sentence.
+    """
     order = np.argsort(-lengths, kind="stable")
     start = 0
     while start < len(order):
@@ -49,17 +51,16 @@ def buckets(lengths: npt.NDArray[np.integer], max_tokens: int) -> Iterator[npt.N
 
 
 def tokens_per_bucket(device: str) -> int:
-    """Return the maximum number of tokens in a training bucket on this kind of device."""
+    """Return the maximum number of tokens in a training bucket, including padding."""
     return TOKENS_PER_BUCKET.get(device, TOKENS_PER_BUCKET["cpu"])
 
 
 def training_buckets(
     lengths: npt.NDArray[np.integer], device: str, width: int, *, packed: bool = False
 ) -> list[npt.NDArray[np.int64]]:
-    """Return the positions of a training batch's sentences in buckets for this kind of device, longest first.
+    """Split a training batch into buckets of sentence positions, longest sentences first.
 
-    ``width`` is the width of the encoder's hidden states. If ``packed``, buckets share passes through the encoder;
-    otherwise each bucket has its own.
+    ``width`` is the encoder's hidden size. If ``packed`` is True, buckets share forward passes.
     """
     max_tokens = tokens_per_bucket(device)
     if len(lengths) > MAX_WEIGHED:
@@ -73,9 +74,9 @@ def training_buckets(
 def packs(
     in_buckets: Iterable[npt.NDArray[np.integer]], lengths: npt.NDArray[np.integer]
 ) -> list[list[npt.NDArray[np.integer]]]:
-    """Group buckets of positions, longest first, into packs of at most CELLS_PER_PACK tokens, including padding.
+    """Group buckets into packs of at most CELLS_PER_PACK tokens, including padding.
 
-    Only a pack with a single bucket may be larger.
+    A larger bucket gets its own pack.
     """
     all_packs: list[list[npt.NDArray[np.integer]]] = []
     num_cells = 0
@@ -92,11 +93,10 @@ def packs(
 def minimize_cost(
     lengths: npt.NDArray[np.integer], max_tokens: int, bucket_cost: int
 ) -> list[npt.NDArray[np.int64]]:
-    """Return positions grouped by length, longest first, in the buckets with the minimum total cost.
+    """Return the buckets of sentence positions with the minimum total cost, longest sentences first.
 
     A bucket's cost is its number of tokens, including padding, plus ``bucket_cost``. Buckets have at most
-    ``max_tokens`` tokens, including padding, unless they hold a single sentence. The search takes O(n^2) time, which
-    suits the few hundred sentences of a training batch.
+    ``max_tokens`` tokens unless they contain a single sentence. The search takes O(n^2) time.
     """
     if not len(lengths):
         return []
@@ -119,9 +119,8 @@ def minimize_cost(
 def _last_starts(
     longest_first: npt.NDArray[np.int64], max_tokens: int, bucket_cost: int
 ) -> npt.NDArray[np.int64]:
-    """Return, for each n, the start of the last bucket in the best grouping of the n longest sentences, (sentences + 1,)."""
+    """Return the start of the last bucket in the best split of the n longest sentences, indexed by n."""
     count = len(longest_first)
-    # Indexed by the number of sentences, longest first: minimum cost of grouping them, and start of their last bucket.
     min_cost = np.zeros(count + 1, np.int64)
     last_start = np.zeros(count + 1, np.int64)
     for end in range(1, count + 1):

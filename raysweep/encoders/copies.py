@@ -1,4 +1,4 @@
-"""Encoder copies: downloads from buckets, and artifacts from which a cluster's nodes load an encoder."""
+"""Copies of encoders that are downloaded from buckets or stored as artifacts for a cluster's nodes."""
 
 import functools
 import shutil
@@ -21,9 +21,9 @@ UNUSED_FILES = ["onnx/*", "openvino/*", "*.onnx", "*.h5", "*.msgpack", "*.ot", "
 
 
 def select_files(names: Iterable[str]) -> list[str]:
-    """Return the files that loading an encoder may need, sorted.
+    """Return the sorted names of the files that may be needed to load an encoder.
 
-    Object store consoles represent folders as empty objects, which are omitted.
+    Empty objects that represent folders in an object store are omitted.
     """
     names = set(names)
     folders = {str(folder) for name in names for folder in PurePosixPath(name).parents}
@@ -38,12 +38,12 @@ def select_files(names: Iterable[str]) -> list[str]:
 
 @functools.cache
 def download(uri: str) -> Path:
-    """Download an encoder from a bucket, once per process, and return its folder, which is named after the encoder.
+    """Download an encoder from a bucket to a temporary folder and return the folder.
 
-    The folder is removed when the process ends.
+    The folder is named after the encoder and removed when the process exits.
 
     Raises:
-        InputError: If the bucket cannot be read, or the URI is not an encoder's folder.
+        InputError: If the bucket cannot be read, or the URI is not the folder of an encoder.
     """
     stored = open_folder(uri)
     assert isinstance(stored, BucketFolder)
@@ -63,14 +63,14 @@ def download(uri: str) -> Path:
 
 
 def find_copy(artifacts: str, identity: str) -> Artifact:
-    """Return the artifact for the files of the encoder with this identity; the artifact may not exist."""
+    """Return the artifact for the encoder with this identity. The artifact may not exist."""
     return Store(artifacts).artifact(KIND, {"encoder": identity})
 
 
 def store_copy(store: Store, folder: Path, identity: str, report: Callable[[str], None]) -> None:
-    """Store the files in an encoder's folder as an artifact.
+    """Store an encoder's files as an artifact.
 
-    If another process is storing them, ``report`` is called with a message.
+    ``report`` receives a message if another process is already storing the encoder.
     """
     artifact = find_copy(store.location, identity)
     root = store.root

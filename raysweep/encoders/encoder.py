@@ -1,4 +1,4 @@
-"""Loading encoders, and embedding sentences of similar length in padded batches."""
+"""Functions that load encoders and embed sentences in padded batches."""
 
 import contextlib
 import logging
@@ -28,9 +28,9 @@ PROBES = (
     "cold soup",
     "It was the third evening in a row that nobody had lit the stove, so they sat in their coats and told stories.",
 )
-"""Sentences of different lengths for comparing two ways of embedding."""
+"""Sentences of different lengths for checking that two implementations return the same embeddings."""
 
-# maximum relative difference: rounding causes far smaller differences, and different settings cause far larger ones
+# Maximum relative difference. Rounding errors are far smaller, and different settings cause far larger differences.
 MAX_DIFFERENCE = 1e-3
 SHORTEST = 1e-12
 
@@ -42,10 +42,10 @@ def load(
     device: str = "cpu",
     source: ModelSource | None = None,
 ) -> "SentenceTransformer":
-    """Load an encoder in fp32, in evaluation mode.
+    """Load an encoder and set it to evaluation mode.
 
-    With ``weights: bf16``, its matrices are stored in bf16 (:mod:`raysweep.encoders.bf16_weights`). Weights are read
-    only from safetensors files, because loading other formats may execute code.
+    Weights are loaded in fp32, and only from safetensors files because other formats may execute code. If
+    ``config.weights`` is ``bf16``, matrices are then converted to bf16 (:mod:`raysweep.encoders.bf16_weights`).
 
     Raises:
         InputError: If the encoder is unknown, is not a text encoder, or cannot be used in the role.
@@ -71,7 +71,7 @@ def load(
                 local_files_only=True,
                 model_kwargs={"dtype": "float32", "use_safetensors": True},
             )
-    except Exception as error:  # damaged or unrelated folders can raise almost any error
+    except Exception as error:  # loading a damaged or unrelated folder can raise almost any error
         raise InputError(f"model {config.name!r} cannot be loaded: {_reason(error)}") from None
     if model.tokenizer is None:
         raise InputError(f"model {config.name!r}: not a text encoder: it has no tokenizer")
@@ -94,7 +94,7 @@ def load(
 
 
 def _check_template(model: "SentenceTransformer", config: EncoderConfig, prompt: str) -> None:
-    """Raise InputError if the tokenizer or its chat template fails, which may depend on the prompt."""
+    """Raise InputError if the tokenizer or its chat template fails with this prompt."""
     route = {"task": "document"} if has_router(model) else {}
     try:
         model.preprocess(["a"], prompt=prompt or None, **route)
@@ -109,7 +109,7 @@ def _check_template(model: "SentenceTransformer", config: EncoderConfig, prompt:
 def _limit_tokens(
     model: "SentenceTransformer", config: EncoderConfig, max_tokens: int, traits: EncoderTraits
 ) -> None:
-    """Truncate sentences to ``max_tokens``, or raise InputError if the model does not support that."""
+    """Set the model's token limit, or raise InputError if the model does not support it."""
     if not (traits.has_attention_mask or traits.has_router):
         raise InputError(
             f"model {config.name!r}: max_tokens is {max_tokens}; allowed for static embeddings: no max_tokens"
@@ -136,7 +136,7 @@ def _check_agreement(
 ) -> None:
     """Raise InputError if :func:`embed` and the model's ``encode`` return different vectors.
 
-    Settings that only ``encode`` honors, such as a padding side that shifts positions, can cause this.
+    The cause may be a setting that only ``encode`` applies, such as left padding.
     """
     embeddings = embed_texts(model, PROBES, prompt, unit=False)
     own = model.encode(list(PROBES), prompt=prompt, show_progress_bar=False)
@@ -146,14 +146,17 @@ def _check_agreement(
     difference = float(np.abs(embeddings - own).max() / longest)
     if difference > MAX_DIFFERENCE:
         raise InputError(
-            f"model {config.name!r}: its encode returns different vectors than its modules do on padded batches "
+            f"model {config.name!r}: its encode returns different vectors than its forward pass on padded batches "
             f"(relative difference: {difference:.2g}, padding side: {padding_side}); allowed: models whose vectors do not "
             "depend on padding"
         )
 
 
 def names_in_memory(folder: Path) -> list[str]:
-    """Return a model's parameter names in memory, which may differ from those in its files; empty if unsupported."""
+    """Return the parameter names of a model created by transformers, or an empty list if it is unsupported.
+
+    These names may differ from those in the model's files.
+    """
     import torch
     from transformers import AutoConfig, AutoModel
 
@@ -168,7 +171,7 @@ def names_in_memory(folder: Path) -> list[str]:
 
 def _reason(error: Exception) -> str:
     text = " ".join(str(error).split())[:300]
-    if "trust_remote_code" in str(error):  # suggested by the message, but never set by raysweep
+    if "trust_remote_code" in str(error):  # raysweep never sets this argument
         return (
             "it contains custom code, which raysweep never runs; allowed: modules from sentence-transformers and "
             f"architectures from transformers ({text})"
@@ -178,7 +181,7 @@ def _reason(error: Exception) -> str:
 
 @contextlib.contextmanager
 def without_progress_bars() -> Iterator[None]:
-    """Hide transformers' progress bars, such as the short-lived one for loading weights, within the context."""
+    """Hide transformers' progress bars within the context."""
     from transformers.utils import logging as library
 
     shown = library.is_progress_bar_enabled()
@@ -191,11 +194,10 @@ def without_progress_bars() -> Iterator[None]:
 
 
 class BatchContext(Protocol):
-    """A function that takes the sentence ids of a padded batch and returns the context for its forward pass.
+    """A function that returns the context for the forward pass of a padded batch, given its sentence ids.
 
-    For several batches, the context is for one packed pass over all of them (:mod:`raysweep.encoders.packed`). In the
-    context of :meth:`raysweep.encoders.frozen_prefix.Prefix.replayed`, the encoder's frozen layers are not run
-    again.
+    Several batches share one packed pass (:mod:`raysweep.encoders.packed`). An example is
+    :meth:`raysweep.encoders.frozen_prefix.Prefix.replayed`, which skips the encoder's frozen layers.
     """
 
     def __call__(
@@ -204,7 +206,6 @@ class BatchContext(Protocol):
 
 
 def no_context(*batches: npt.NDArray[np.integer]) -> contextlib.AbstractContextManager[None]:
-    """Return a context that does nothing."""
     return contextlib.nullcontext()
 
 
@@ -214,10 +215,7 @@ def forward(
     ids: npt.NDArray[np.integer],
     context: contextlib.AbstractContextManager[None] | None = None,
 ) -> "torch.Tensor":
-    """Return the embeddings of one padded batch, (len(ids), width), from the model's modules.
-
-    The embeddings carry gradients if gradients are enabled. The forward pass runs in ``context``, if given.
-    """
+    """Run the model on one padded batch, within ``context`` if given, and return the embeddings (len(ids), width)."""
     padded = features(model, tokens, ids)
     with context or contextlib.nullcontext():
         embeddings: torch.Tensor = model(padded)["sentence_embedding"]
@@ -227,7 +225,7 @@ def forward(
 def features(
     model: "SentenceTransformer", tokens: Tokens, ids: npt.NDArray[np.integer]
 ) -> dict[str, Any]:
-    """Return the model's inputs for a padded batch, on its device."""
+    """Return the inputs for a padded batch on the model's device."""
     padded, mask = tokens.padded(ids, pad_id(model))
     inputs = {
         "input_ids": on_device(padded, model.device),
@@ -239,7 +237,7 @@ def features(
 
 
 def on_device(array: npt.NDArray[Any], device: "torch.device") -> "torch.Tensor":
-    """Return an array as a tensor on a device. On a GPU, the copy does not wait for pending operations."""
+    """Copy an array to a device, asynchronously if the device is a GPU."""
     import torch
 
     tensor = torch.from_numpy(array)
@@ -257,9 +255,9 @@ def embed(
     unit: bool = True,
     batch_context: BatchContext = no_context,
 ) -> npt.NDArray[np.float32]:
-    """Return the embeddings of the sentences with these ids, fp32 (len(ids), width), without gradients or dropout.
+    """Return fp32 embeddings (len(ids), width) of the sentences with these ids, computed in evaluation mode.
 
-    The embeddings are normalized unless ``unit`` is False. ``arithmetic`` is fp32 or bf16.
+    The embeddings are normalized unless ``unit`` is False. ``arithmetic`` is ``fp32`` or ``bf16``.
     """
     import torch
 
@@ -288,10 +286,7 @@ def embed_texts(
     unit: bool = True,
     advance: Advance = lambda done, total, unit: None,
 ) -> npt.NDArray[np.float32]:
-    """Return the embeddings of texts, each preceded by ``prompt``, fp32 (len(texts), width); see :func:`embed`.
-
-    ``advance`` is called with the number of sentences embedded so far.
-    """
+    """Return fp32 embeddings (len(texts), width) of texts, each prefixed with ``prompt``; see :func:`embed`."""
     num_done = 0
 
     @contextlib.contextmanager
@@ -307,14 +302,14 @@ def embed_texts(
 
 
 def finite(embeddings: npt.NDArray[np.float32], config: EncoderConfig) -> npt.NDArray[np.float32]:
-    """Return an encoder's embeddings, or raise InputError if any of them is not finite."""
+    """Return the embeddings, or raise InputError if a value is not finite."""
     if not np.isfinite(embeddings).all():
         raise InputError(f"model {config.name!r}: its embeddings contain NaN or infinity")
     return embeddings
 
 
 def word_table(model: "SentenceTransformer") -> "torch.nn.Embedding | None":
-    """Return the encoder's word embedding table, or None if it is not a plain table or is tied to the output layer."""
+    """Return the word embedding table, or None if it is not a plain ``nn.Embedding`` or is tied to the output layer."""
     import torch
 
     inner = getattr(model[0], "auto_model", None)
@@ -336,18 +331,17 @@ def embedding_width(model: "SentenceTransformer") -> int:
 
 
 def hidden_width(model: "SentenceTransformer") -> int:
-    """Return the dimension of the encoder's hidden states; embeddings may be narrower or wider."""
+    """Return the dimension of the encoder's hidden states, which may differ from that of its embeddings."""
     return int(model[0].auto_model.config.hidden_size)  # type: ignore[union-attr, arg-type]
 
 
 def pad_id(model: "SentenceTransformer") -> int:
-    """Return the id of the padding token."""
+    """Return the id of the padding token, or 0 if the tokenizer does not define one."""
     pad = getattr(model.tokenizer, "pad_token_id", None)
     return 0 if pad is None else int(pad)
 
 
 def use_threads(num_threads: int) -> None:
-    """Set the number of threads that torch uses in this process."""
     import torch
 
     torch.set_num_threads(num_threads)

@@ -1,4 +1,4 @@
-"""Table of encoder families, with the names of each family's parts.
+"""Table of the supported encoder families and the names of their modules and parameters.
 
 Freezing levels, adapter targets, layer decay, the prefix cache and packed passes depend on this table. To support
 another family, add an entry here and a row to the tests.
@@ -10,10 +10,10 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class BlockParts:
-    """Regular expressions that match a block's parameters by their names within the block.
+    """Regular expressions for the names of a block's parameters, relative to the block.
 
-    ``attention`` includes the attention's norms, ``intermediate`` is the first feed-forward matrix with any norm before
-    it, and ``output`` is the second feed-forward matrix.
+    ``attention`` includes norms. ``intermediate`` is the first feed-forward matrix and any norm before it. ``output``
+    is the second feed-forward matrix.
     """
 
     attention: str
@@ -23,17 +23,18 @@ class BlockParts:
 
 @dataclass(frozen=True)
 class Family:
-    """Names of the parts of a family's encoders, as regular expressions.
+    """Regular expressions for the names of an encoder's modules and parameters.
 
     ``model_types`` are values of transformers' ``config.model_type``.
-    ``tables`` matches lookup tables, and ``embeddings`` the other parameters of the embedding block.
+    ``tables`` matches lookup tables, and ``embeddings`` matches the other parameters of the embedding block.
     ``block`` matches the module path before a block's number.
     ``embedding_modules`` matches the modules of the embedding block that return hidden states.
     ``after_first_block`` matches the path of a module that changes the hidden states after block 0.
 
-    If ``shares_blocks``, all blocks use the same weights, so no level freezes a block. If ``caches_prefix`` is False,
-    blocks receive more than hidden states from the blocks before them, so a cache of hidden states cannot replace those
-    blocks. ``positions`` is the start of a sentence's position ids in packed passes, or None if such passes are unsupported.
+    If ``shares_blocks`` is True, all blocks use the same weights, and no level freezes a block. If ``caches_prefix`` is
+    False, blocks need more than the hidden states of earlier blocks, so the prefix cache is not supported. Position ids
+    start at 0 or, if ``positions`` is ``padding_id``, after the id of the padding token. If ``positions`` is None,
+    packed passes are not supported.
     """
 
     model_types: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Cache of the outputs of an encoder's frozen first layers, computed once per sentence within a memory budget."""
+"""Cache of the hidden states after an encoder's frozen layers."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
-class _Reached(Exception):  # noqa: N818 (not an error: it carries a value out of the model)
-    """Exception that carries the hidden states at the end of the prefix out of the model's forward pass."""
+class _Reached(Exception):  # noqa: N818 (not an error)
+    """Raised at the end of the prefix to stop the forward pass and return the hidden states."""
 
     def __init__(self, hidden: Tensor) -> None:
         self.hidden = hidden
@@ -27,11 +27,10 @@ class _Reached(Exception):  # noqa: N818 (not an error: it carries a value out o
 
 @dataclass(frozen=True)
 class CacheLayout:
-    """The cached sentences and their rows in the cache, one row per token.
+    """The rows of the cached sentences, one row per token.
 
-    Each array in ``groups`` holds the ids of sentences that are encoded together. ``group_of`` and ``first_row``, each
-    (sentences,), give each sentence's group and the row of its first token, or -1 if the sentence is not cached.
-    ``num_rows`` is the cache's length.
+    Each array in ``groups`` contains the ids of sentences that are encoded together. ``group_of`` and ``first_row``,
+    both (sentences,), contain each sentence's group and first row, or -1 if the sentence is not cached.
     """
 
     groups: list[npt.NDArray[np.int64]]
@@ -43,7 +42,7 @@ class CacheLayout:
     def of(
         cls, lengths: npt.NDArray[np.integer], tokens_per_group: int, max_rows: int
     ) -> "CacheLayout":
-        """Lay out complete groups of similar-length sentences, shortest first, in at most ``max_rows`` rows."""
+        """Fill at most ``max_rows`` rows with groups of similar-length sentences, shortest first."""
         shortest_first = list(buckets.buckets(lengths, tokens_per_group))[::-1]
         group_sizes = [lengths[group].sum() for group in shortest_first]
         ends = np.cumsum(group_sizes)
@@ -64,10 +63,9 @@ class CacheLayout:
 class Prefix:
     """Cache of hidden states after the frozen blocks, computed with the base model's weights.
 
-    Sentences are processed in fixed groups of similar length; an entire group is processed when one of its sentences
-    is first needed. The last bits of a sum depend on the shape of its batch, so fixed groups make the results
-    independent of what the process computed before and let a resumed trial match an uninterrupted one bit for bit. The
-    longest sentences, whose groups exceed the memory budget, are recomputed for each batch.
+    Sentences are encoded in fixed groups of similar length, because rounding errors depend on the batch and a resumed
+    trial must match an uninterrupted one bit for bit. A group is encoded when one of its sentences is first needed. The
+    longest sentences, which do not fit into the cache, are encoded again for each batch.
     """
 
     def __init__(
@@ -86,7 +84,7 @@ class Prefix:
         self._embeddings = [modules[name] for name in names.embeddings]
         self._blocks = [modules[name] for name in names.blocks]
         self._next_block = modules[names.next_block]
-        # Length of the tuple that each block returns, 0 for a tensor; known once a batch has been computed.
+        # Length of the tuple that each block returns, or 0 if it returns a tensor. Set by :meth:`_compute`.
         self._tuple_lengths = [0] * len(self._blocks)
         self._width = encoder.hidden_width(model)
         every_sentence = np.arange(len(tokens))
@@ -97,7 +95,7 @@ class Prefix:
             max_rows=max_bytes // bytes_per_row,
         )
         self._is_filled = np.zeros(len(self._layout.groups), bool)
-        # This only reserves memory: on a CPU, pages are allocated on first write.
+        # On a CPU, memory pages are allocated when they are first written.
         self._cache = torch.empty(self.capacity, self._width, dtype=dtype, device=model.device)
 
     @property
@@ -106,7 +104,7 @@ class Prefix:
         return self._layout.num_rows
 
     def is_of(self, names: PrefixNames, dtype: torch.dtype) -> bool:
-        """Return whether the cache is for these frozen blocks and this precision."""
+        """Return whether the cache was created for these frozen blocks and this precision."""
         return (self.names, self.dtype) == (names, dtype)
 
     def hidden(self, ids: npt.NDArray[np.integer]) -> Tensor:
@@ -137,7 +135,7 @@ class Prefix:
         return hidden
 
     def _fill_groups_of(self, ids: npt.NDArray[np.integer]) -> None:
-        """Compute and cache the groups of these sentences, except groups beyond the budget or already in the cache."""
+        """Compute and cache the missing groups of these sentences."""
         numbers = np.unique(self._layout.group_of[ids])
         numbers = numbers[numbers >= 0]
         for number in numbers[~self._is_filled[numbers]]:
@@ -154,7 +152,7 @@ class Prefix:
         return encoder.on_device(array, self._model.device)
 
     def _compute(self, ids: npt.NDArray[np.integer]) -> Tensor:
-        """Run the encoder on a padded batch up to the block after the prefix and return that block's input."""
+        """Run the encoder on a padded batch and return the input of the block after the prefix."""
         was_training = self._model.training
         self._model.eval()
 
@@ -185,9 +183,9 @@ class Prefix:
 
     @contextmanager
     def replayed(self, *batches: npt.NDArray[np.integer]) -> Iterator[None]:
-        """Within the context, skip the prefix in the forward pass of a batch and use the cached hidden states.
+        """Replace the prefix with the cached hidden states of a batch within the context.
 
-        If there are several batches, they must be processed together in one packed pass.
+        Several batches must be processed in one packed pass.
         """
         hidden_by_batch = [self.hidden(ids) for ids in batches]
         if len(batches) == 1:

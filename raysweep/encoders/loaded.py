@@ -1,4 +1,7 @@
-"""A loaded encoder with its configuration, for callers that must not import torch or sentence-transformers themselves."""
+"""A loaded encoder with its configuration.
+
+Importing this module does not import torch or sentence-transformers.
+"""
 
 import importlib
 from collections.abc import Sequence
@@ -20,16 +23,16 @@ from raysweep.terminal import Advance, Display
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-TEXTS_PER_CALL = 1024  # texts that a model's own ``encode`` embeds between progress reports
+TEXTS_PER_CALL = 1024  # texts per ``encode`` call, after which progress is reported
 
 
 def import_libraries() -> None:
-    """Import the libraries for :meth:`LoadedEncoder.load` ahead of time, because the import takes several seconds."""
+    """Import sentence-transformers ahead of time, because the import takes several seconds."""
     importlib.import_module("sentence_transformers")
 
 
 def locate_evaluated(config: EncoderConfig, display: Display) -> ModelSource:
-    """Find an encoder to evaluate, without loading it, and print its notes as warnings.
+    """Find an encoder to evaluate and print warnings about it, without loading the encoder.
 
     Raises:
         InputError: If the encoder cannot be found or does not return one vector per sentence.
@@ -42,12 +45,12 @@ def locate_evaluated(config: EncoderConfig, display: Display) -> ModelSource:
 
 
 def no_progress(done: int, total: int, unit: str) -> None:
-    """Report nothing."""
+    """Ignore a progress update."""
 
 
 @dataclass(frozen=True)
 class LoadedEncoder:
-    """An encoder in memory, which embeds texts in the precision set in ``config``."""
+    """A loaded encoder, which embeds texts in the precision set in ``config``."""
 
     config: EncoderConfig
     source: ModelSource
@@ -66,7 +69,7 @@ class LoadedEncoder:
     ) -> "LoadedEncoder":
         """Load the encoder onto ``device``.
 
-        If ``identity`` is given, the encoder must match it and may come from a copy in ``artifacts``.
+        If ``identity`` is given, the encoder must match it and may be loaded from a copy in ``artifacts``.
 
         Raises:
             InputError: If the encoder cannot be found, is not a text encoder, or cannot be used in this role.
@@ -126,10 +129,9 @@ class LoadedEncoder:
         unit: bool = True,
         advance: Advance = no_progress,
     ) -> npt.NDArray[np.float32]:
-        """Return the embeddings of the texts, each prefixed with the prompt for ``side``: fp32, (len(texts), width).
+        """Return fp32 embeddings (len(texts), width) of texts, each prefixed with the prompt for ``side``.
 
-        The embeddings are normalized unless ``unit`` is False. ``advance`` is called with the number of texts embedded
-        so far.
+        The embeddings are normalized unless ``unit`` is False.
 
         Raises:
             InputError: If an embedding is not finite.
@@ -152,10 +154,7 @@ class LoadedEncoder:
         unit: bool = True,
         advance: Advance = no_progress,
     ) -> npt.NDArray[np.float32]:
-        """Return the query embeddings followed by the pool embeddings, computed as in :meth:`embed_texts`.
-
-        If queries and documents are embedded the same way, they share batches.
-        """
+        """Return the query embeddings followed by the pool embeddings; see :meth:`embed_texts`."""
         if self.is_symmetric:
             return self.embed_texts([*queries, *pool], unit=unit, advance=advance)
         total = len(queries) + len(pool)
@@ -172,7 +171,7 @@ class LoadedEncoder:
     def _encode(
         self, texts: Sequence[str], prompt: str, side: Side, *, unit: bool, advance: Advance
     ) -> npt.NDArray[np.float32]:
-        """Return the embeddings from the model's own ``encode``, using the side's route if the model has a Router."""
+        """Embed texts with the model's own ``encode``."""
         import torch
 
         from raysweep.encoders import precision

@@ -1,4 +1,4 @@
-"""Encoder lookup by name (demo, folder, bucket or Hub), and encoder identities that depend on the weights."""
+"""Lookup of encoders in folders, buckets and the Hub."""
 
 import functools
 import hashlib
@@ -19,7 +19,7 @@ from raysweep.errors import InputError
 from raysweep.storage.location import expand_home, is_file, is_folder, is_uri
 
 _HUB = "hub:"  # prefix of the identities of Hub encoders
-# files that sentence-transformers looks for first
+# sentence-transformers prefers these files to pickled weights
 SAFE_WEIGHTS = (
     "model.safetensors",
     "model.safetensors.index.json",
@@ -28,7 +28,7 @@ SETTINGS = "config_sentence_transformers.json"
 MODULES = "modules.json"
 TRANSFORMER_SETTINGS = "sentence_bert_config.json"
 ADAPTER = "adapter_config.json"
-MODEL_TYPE = "SentenceTransformer"  # in SETTINGS; the settings of other types are not read
+MODEL_TYPE = "SentenceTransformer"  # model_type in SETTINGS; settings of other types are ignored
 # class names of modules that route queries and documents to different submodules
 ROUTERS = (
     "Router",
@@ -36,14 +36,14 @@ ROUTERS = (
 )
 
 SIDE_PROMPTS: Sides[tuple[str, ...]] = Sides(("query",), ("document", "passage", "corpus"))
-"""The prompt names that ``encode_query`` and ``encode_document`` look up, in this order."""
+"""Prompt names that ``encode_query`` and ``encode_document`` look up, in this order."""
 
 
 @dataclass(frozen=True)
 class ModelSource:
-    """A located encoder: its local ``folder`` and its identity, if that is known without reading the files.
+    """An encoder stored in a local folder.
 
-    The identity is known for a Hub model, whose commit it contains, and for a copy in the artifact store.
+    ``known_identity`` is set for Hub models, whose identity contains the commit, and for copies in the artifact store.
     """
 
     folder: Path
@@ -51,7 +51,7 @@ class ModelSource:
 
     @cached_property
     def identity(self) -> str:
-        """Return the identity: the Hub commit, or a hash of all files that affect the embeddings."""
+        """Return the Hub name and commit, or a hash of all files that affect the embeddings."""
         if self.known_identity:
             return self.known_identity
         digest = hashlib.sha256()
@@ -67,7 +67,7 @@ class ModelSource:
 
     @cached_property
     def settings(self) -> dict[str, Any]:
-        """Return the model's settings, as sentence-transformers reads them; empty if missing or ignored.
+        """Return the sentence-transformers settings, or an empty dictionary if they are missing or ignored.
 
         Raises:
             InputError: If the file is not a JSON object.
@@ -104,22 +104,22 @@ class ModelSource:
         return any(name in ROUTERS for _, name in self.modules)
 
     def own_prompt(self, side: Side = "document") -> str:
-        """Return the prompt that the model itself puts before every sentence; "" for most models.
+        """Return the model's default prompt for ``encode``, which is empty for most models.
 
-        It is the prompt of ``encode`` or, for a model with a Router, of ``encode_query`` or ``encode_document``.
+        If the model has a Router, return the default prompt for ``encode_query`` or ``encode_document``.
         """
         if self.has_router:
             return self._named_prompt(side)
         return self._named_prompt(self.settings.get("default_prompt_name"))
 
     def own_prompt_of(self, side: Side) -> str:
-        """Return the prompt that ``encode_query`` or ``encode_document`` puts before every sentence."""
+        """Return the default prompt for ``encode_query`` or ``encode_document``."""
         names = [name for name in SIDE_PROMPTS.of(side) if name in self._prompts]
         return self._named_prompt(names[0]) if names else self.own_prompt(side)
 
     @property
     def own_prompts(self) -> Sides[str]:
-        """Return the prompts of ``encode_query`` and ``encode_document``."""
+        """Return the default prompts for ``encode_query`` and ``encode_document``."""
         return Sides.merge(self.own_prompt_of("query"), self.own_prompt_of("document"))
 
     @property
@@ -132,19 +132,19 @@ class ModelSource:
         return prompt if isinstance(prompt, str) else ""
 
     def prompt_of(self, config: EncoderConfig, side: Side = "document") -> str:
-        """Return the text to prepend to every sentence on a side: the configured prompt, or else the model's own."""
+        """Return the configured prompt for a side, or the model's own prompt if none is configured."""
         if config.prompt is None:
             return self.own_prompt(side)
         prompt = config.prompt_on(side)
         return self.own_prompt_of(side) if prompt is None else prompt
 
     def prompts_of(self, config: EncoderConfig) -> Sides[str]:
-        """Return the texts to prepend to queries and documents, as in :meth:`prompt_of`."""
+        """Return the prompts for queries and documents; see :meth:`prompt_of`."""
         return Sides.merge(self.prompt_of(config, "query"), self.prompt_of(config, "document"))
 
     @cached_property
     def modules(self) -> list[tuple[Path, str]]:
-        """Return the folder and class name of each module. A plain transformer has one module, without a name."""
+        """Return the folder and class name of each module. A plain checkpoint has one module with an empty name."""
         path = self.folder / MODULES
         modules = _read_json(path) if path.is_file() else [{"path": "", "type": ""}]
         try:
@@ -163,23 +163,23 @@ class ModelSource:
 
     @property
     def architectures(self) -> list[str]:
-        """Return the names of the transformer's classes, usually a single one such as ``BertModel``."""
+        """Return the transformer's class names, such as ``BertModel``."""
         names = self.transformer_config.get("architectures")
         return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
     @cached_property
     def transformer_config(self) -> dict[str, Any]:
-        """Return the content of the transformer's ``config.json``; empty if it is missing."""
+        """Return the transformer's ``config.json``, or an empty dictionary if it is missing."""
         return self._read_transformer("config.json")
 
     @property
     def transformer_output(self) -> str:
-        """Return the name of the transformer's output, ``token_embeddings`` unless its settings name another."""
+        """Return the name of the transformer's output, which is ``token_embeddings`` by default."""
         name = self._read_transformer(TRANSFORMER_SETTINGS).get("module_output_name")
         return name if isinstance(name, str) else "token_embeddings"
 
     def _read_transformer(self, name: str) -> dict[str, Any]:
-        """Return the content of one of the transformer's JSON files; empty if it is missing or not an object."""
+        """Read one of the transformer's JSON files; return an empty dictionary if it is missing or not an object."""
         folder = self.modules[0][0] if self.modules else self.folder
         path = folder / name
         content = _read_json(path) if path.is_file() else {}
@@ -187,7 +187,7 @@ class ModelSource:
 
     @property
     def has_adapter(self) -> bool:
-        """Return whether a module is a PEFT adapter, such as LoRA, whose base model is stored elsewhere."""
+        """Return whether the model contains a PEFT adapter, such as LoRA."""
         return any((folder / ADAPTER).is_file() for folder, _ in [(self.folder, ""), *self.modules])
 
 
@@ -195,7 +195,7 @@ def locate(config: EncoderConfig) -> ModelSource:
     """Find an encoder, downloading it from a bucket or the Hub if necessary.
 
     Raises:
-        InputError: If the folder holds no model, the model is unknown, or the bucket or the Hub does not respond.
+        InputError: If the model is unknown, the folder contains no model, or the bucket or the Hub is unreachable.
     """
     name = config.name
     if name == "demo":
@@ -215,13 +215,13 @@ def locate(config: EncoderConfig) -> ModelSource:
 
 
 def locate_same(config: EncoderConfig, identity: str, artifacts: str | None = None) -> ModelSource:
-    """Find the encoder with this identity, which the driver found under the same configuration.
+    """Find the encoder with the identity that the driver determined.
 
-    If this machine lacks the encoder's folder, a copy in ``artifacts`` is preferred, so that nodes that start at the
-    same time send no requests to the Hub.
+    A copy in ``artifacts`` is preferred to a download, because nodes that start at the same time would all send
+    requests to the Hub.
 
     Raises:
-        InputError: If this machine has a different encoder under that name, or in the cases listed for :func:`locate`.
+        InputError: If this machine has a different encoder with that name, or if :func:`locate` fails.
     """
     if config.name != "demo" and artifacts is not None:
         folder = expand_home(config.name)
@@ -244,9 +244,9 @@ def locate_same(config: EncoderConfig, identity: str, artifacts: str | None = No
 
 
 def check_loadable(config: EncoderConfig, source: ModelSource) -> None:
-    """Raise InputError if loading the weights may execute code, or if a PEFT adapter lacks the package peft."""
+    """Raise InputError if loading the weights may execute code or requires the missing package peft."""
     folder = source.folder
-    # modules may be in subfolders, and a Router's modules in nested ones
+    # modules may be in subfolders, and those of a Router in nested subfolders
     patterns = (
         "pytorch_model*.bin",
         "*_*/pytorch_model*.bin",
@@ -300,7 +300,7 @@ def _hub(config: EncoderConfig) -> ModelSource:
         "allowed: a folder, or 'demo' for the built-in encoder"
     )
     try:
-        # Prefer the cached commit, so that a sweep sends no unnecessary network requests.
+        # Prefer the cached commit to avoid network requests.
         folder = snapshot_download(
             name, revision=config.revision, local_files_only=True, ignore_patterns=UNUSED_FILES
         )

@@ -1,8 +1,8 @@
-"""A forward pass over several buckets of sentences at once, in which only attention is computed per bucket.
+"""Packed forward passes, which process several buckets of sentences at once.
 
-Each bucket is padded to its longest sentence. Small buckets waste few cells (tokens including padding), but processing
-them one by one would take many small operations. In a packed pass, the layers process the cells of all buckets as one
-sequence; only attention, which must not cross sentences, is computed per bucket.
+Small buckets need little padding, but processing each one separately takes many small operations. In a packed pass, the
+layers process the cells (tokens, including padding) of all buckets as one sequence. Only attention is computed per
+bucket, because it must not cross sentences.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,8 +23,8 @@ from raysweep.encoders.tokens import Tokens
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-ATTENTION = "raysweep_packed"  # name of the per-bucket attention in transformers
-# modules after the transformer that read only a bucket's hidden states and mask
+ATTENTION = "raysweep_packed"  # name of the attention function in transformers
+# modules that may follow the transformer
 MODULES_BEHIND = {
     "Pooling",
     "Normalize",
@@ -38,7 +38,7 @@ class _Bucket:
 
     input_ids: Tensor  # (sentences, longest)
     attention_mask: Tensor  # (sentences, longest)
-    prompt_length: int = 0  # leading tokens that pooling excludes from each sentence
+    prompt_length: int = 0  # tokens at the start of each sentence that pooling excludes
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -60,7 +60,7 @@ class _Bucket:
 
 
 def is_packable(model: "SentenceTransformer") -> bool:
-    """Return whether packed passes save time and match the model's own passes: on CPUs, for known architectures."""
+    """Return whether packed passes are supported for the model and save time, which they do only on CPUs."""
     transformer: Any = getattr(model[0], "auto_model", None)
     if transformer is None:
         return False
@@ -87,10 +87,9 @@ def forward(
     buckets: Iterable[npt.NDArray[np.integer]],
     context: AbstractContextManager[None],
 ) -> Tensor:
-    """Return the embeddings of the sentences in two or more buckets of ids, in order, (sentences, width).
+    """Return the embeddings (sentences, width) of two or more buckets of ids, computed in one packed pass.
 
-    The embeddings carry gradients if gradients are enabled. The model must be packable (:func:`is_packable`). The
-    pass runs in ``context``.
+    The model must be packable (:func:`is_packable`). The pass runs in ``context``.
     """
     padded = [_Bucket(**encoder.features(model, tokens, ids)) for ids in buckets]
     sizes = [bucket.num_cells for bucket in padded]
@@ -130,13 +129,13 @@ def _hidden(model: "SentenceTransformer", buckets: Sequence[_Bucket]) -> Tensor:
 
 
 def _counts_from(config: Any) -> str | None:
-    """Return where the architecture's position ids start, or None if it does not support packed passes."""
+    """Return the family's ``positions``, or None if the architecture does not support packed passes."""
     family = family_of(getattr(config, "model_type", None))
     return None if family is None else family.positions
 
 
 def _positions(config: Any, bucket: _Bucket) -> Tensor:
-    """Return each cell's position id in its sentence, by the architecture's convention, (sentences, longest)."""
+    """Return the position id of each cell, (sentences, longest)."""
     if _counts_from(config) == "0":
         _, longest = bucket.shape
         return torch.arange(longest).expand(bucket.shape)
@@ -147,7 +146,6 @@ def _positions(config: Any, bucket: _Bucket) -> Tensor:
 
 @cache
 def _register() -> None:
-    """Register the per-bucket attention with transformers, once per process."""
     from transformers import AttentionInterface
 
     AttentionInterface.register(ATTENTION, _attend)

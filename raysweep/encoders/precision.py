@@ -8,13 +8,13 @@ if TYPE_CHECKING:
     import torch
 
 
-# modules that use NumPy, which lacks bf16; some exported models contain one
+# modules that use NumPy, which does not support bf16
 IN_NUMPY = {"HierarchicalTokenPooling"}
-MIN_BF16_GAIN = 1.25  # minimum speedup of matrix products at which autocast pays off
+MIN_BF16_GAIN = 1.25  # minimum speedup of matrix products for autocast to pay off
 
 
 def autocast(precision: str, device: str) -> "torch.autocast":
-    """Return the context for forward passes: bf16 autocast, or a context that does nothing."""
+    """Return the autocast context for forward passes, which is disabled for fp32."""
     import torch
 
     kind = device.split(":")[0]
@@ -22,7 +22,7 @@ def autocast(precision: str, device: str) -> "torch.autocast":
 
 
 def resolve(precision: str, device: str, model: "torch.nn.Module | None" = None) -> str:
-    """Return ``fp32`` or ``bf16``: the requested precision, or for ``auto`` the faster one if the model supports it."""
+    """Resolve ``auto`` to ``bf16`` if it is faster and the model supports it, otherwise to ``fp32``."""
     if precision != "auto":
         return precision
     if model is not None and IN_NUMPY.intersection(
@@ -35,12 +35,11 @@ def resolve(precision: str, device: str, model: "torch.nn.Module | None" = None)
 
 @functools.cache
 def bf16_gain(device: str) -> float:
-    """Return the speedup of bf16 over fp32 for a matrix product with encoder-like shapes, measured once per process.
+    """Return the speedup of bf16 over fp32 for a matrix product, or 0 if the device does not support bf16.
 
-    Only CPUs are measured; for a GPU, the gain is 2 with bf16 support and 0 without. CPU flags do not predict the gain:
-    with only AVX512-BF16, some processors run bf16 at half the speed of fp32; without AVX512-BF16, bf16 is emulated.
-    The two precisions are timed alternately, in thread CPU time, and their shortest times are compared: in wall
-    time, other load on the machine can make either precision look twice as fast.
+    On CPUs, the speedup is measured because CPU flags do not predict it: some processors with AVX512-BF16 run bf16 at
+    half the speed of fp32. Thread CPU time is used because other load on the machine distorts wall time. On GPUs with
+    bf16 support, the result is 2.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""Provenance of an exported model, stored as ``raysweep.json`` in its folder and not needed to load the model."""
+"""Provenance of exported models, stored in their folders as ``raysweep.json``."""
 
 import contextlib
 import json
@@ -15,9 +15,10 @@ FILE = "raysweep.json"
 
 @dataclass(frozen=True)
 class Provenance:
-    """An exported model's run, point on the front and base model, and the sources of its training sentences.
+    """The run, point, base model and training data of an exported model.
 
-    ``subset`` is the configuration name of a Hub data set; ``text_column`` is the column with the sentences.
+    ``tuned_on`` contains the sources of the training sentences. ``subset`` is the configuration name of a Hub data set,
+    and ``text_column`` is the column with the sentences.
     """
 
     run: str
@@ -29,7 +30,7 @@ class Provenance:
     version: str = __version__
 
     def write(self, folder: Path) -> None:
-        """Write the file into a model's folder.
+        """Write the provenance to a model's folder.
 
         Raises:
             OSError: If the file cannot be written.
@@ -38,7 +39,7 @@ class Provenance:
 
     @classmethod
     def read(cls, folder: Path) -> "Provenance | None":
-        """Return the provenance in a model's folder, or None if there is none.
+        """Read the provenance from a model's folder, or return None if the file is missing.
 
         Raises:
             InputError: If the file is damaged.
@@ -48,6 +49,6 @@ class Provenance:
             return None
         with contextlib.suppress(OSError, ValidationError):
             provenance = TypeAdapter(cls).validate_json(path.read_bytes())
-            if all(map(str.isprintable, provenance.tuned_on)):  # they may be printed to a terminal
+            if all(map(str.isprintable, provenance.tuned_on)):  # may be printed to a terminal
                 return provenance
         raise InputError(f"{path}: damaged; remove it and pass the data with --tuned-on")

@@ -1,4 +1,4 @@
-"""The query and document encoders, which are usually one model."""
+"""Encoders for queries and documents, which usually share one model."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 WeightContext: TypeAlias = Callable[[], AbstractContextManager[None]]
-"""A function that returns the context in which a model has the weights of one side."""
+"""A function that returns a context in which the model uses the weights of one side."""
 
 own_weights: WeightContext = nullcontext
 
 
 class SideEncoder(Protocol):
-    """An encoder for one side's sentences, which are identified by their ids."""
+    """An encoder for the sentences of one side, which are passed as ids."""
 
     @property
     def width(self) -> int:
@@ -37,14 +37,14 @@ class SideEncoder(Protocol):
 
 
 Encoders: TypeAlias = Sides[SideEncoder]
-"""The encoders of queries and documents. Their embeddings are compared with each other, so they have the same width."""
+"""The query and document encoders, whose embeddings have the same width."""
 
 
 @dataclass(frozen=True)
 class TokenEncoder:
-    """A model with its current weights, which embeds stored tokens in fp32, without gradients or dropout.
+    """An encoder that embeds stored tokens in fp32 with the model's current weights.
 
-    Within ``weights()``, the model has the weights of this side.
+    Within ``weights()``, the model uses the weights of this side.
     """
 
     model: "SentenceTransformer"
@@ -63,7 +63,7 @@ class TokenEncoder:
 
 @dataclass(frozen=True)
 class StoredEncoder:
-    """Stored unit embeddings of all sentences, (sentences, width), which are never recomputed."""
+    """An encoder that looks up stored unit embeddings, (sentences, width)."""
 
     embeddings: Rows
 

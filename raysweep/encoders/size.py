@@ -1,4 +1,4 @@
-"""The size of an encoder and the width of its embeddings, read from its files without loading the encoder."""
+"""Sizes and embedding widths of encoders, read from their files without loading the weights."""
 
 import json
 import math
@@ -15,9 +15,9 @@ FP32_BYTES = 4
 
 @dataclass(frozen=True)
 class EncoderSize:
-    """The size of an encoder: bytes of its weights in fp32, number of layers, and width of its hidden states.
+    """The size of an encoder's weights in fp32, its number of layers and its hidden size.
 
-    ``num_layers`` and ``width`` are 0 if the configuration lacks them.
+    ``num_layers`` and ``width`` are 0 if unknown.
     """
 
     weights_bytes: int
@@ -26,15 +26,15 @@ class EncoderSize:
 
     @property
     def weights_in_layers(self) -> int:
-        """Return the approximate number of weights applied per token, or 0 if unknown."""
+        """Return the approximate number of weights in all layers, or 0 if unknown."""
         return 12 * self.num_layers * self.width**2
 
     @classmethod
     def of(cls, folder: Path) -> "EncoderSize":
-        """Return the size of the sentence-transformers model in a folder, counting all its safetensors files."""
+        """Read the size of a model from the files in its folder."""
         weights_bytes = 0
         for path in folder.rglob("*.safetensors"):
-            # The shapes are in the file's header, which is preceded by its 8-byte length.
+            # The file starts with an 8-byte header length and a JSON header, which contains the shapes.
             with path.open("rb") as file:
                 (num_bytes,) = struct.unpack("<Q", file.read(8))
                 header = json.loads(file.read(num_bytes))
@@ -42,7 +42,7 @@ class EncoderSize:
             num_values = sum(math.prod(tensor["shape"]) for tensor in tensors)
             weights_bytes += FP32_BYTES * num_values
         sizes = {"num_hidden_layers": 0, "hidden_size": 0}
-        # The transformer's configuration may be in any subfolder.
+        # The transformer's configuration may be in a subfolder.
         for path in sorted(folder.rglob("config.json"), key=lambda path: len(path.parts)):
             config = json.loads(path.read_text(encoding="utf-8"))
             found = {key: config.get(key) for key in sizes}
@@ -56,7 +56,7 @@ _SAME_WIDTH = {"Normalize", "Dropout", "LayerNorm"}  # modules that preserve the
 
 
 def embedding_width(source: ModelSource) -> int | None:
-    """Return the width of an encoder's embeddings after pooling and Dense modules, or None if its files lack it."""
+    """Return the width of an encoder's embeddings, or None if it cannot be determined from the files."""
     width = source.transformer_config.get("hidden_size")
     for folder, name in source.modules[1:]:
         if name in _SAME_WIDTH:

@@ -1,4 +1,4 @@
-"""An encoder's parameters and modules by depth: freezing levels, heights for layer decay, and the frozen prefix."""
+"""Depths of an encoder's parameters, for freezing, layer decay, adapters and the prefix cache."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -20,17 +20,14 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
-_REST = BLOCK_DEPTHS - 1  # depth of a block's remaining parameters within the block
+_REST = BLOCK_DEPTHS - 1  # depth, within a block, of the remaining parameters
 
 _POOLER = re.compile(r"(?:^|\.)pooler\.")
 
 
 @dataclass(frozen=True)
 class PrefixNames:
-    """Module names of an encoder's frozen prefix.
-
-    ``embeddings`` and ``blocks`` name modules that return hidden states; ``next_block`` names the block after them.
-    """
+    """Names of the modules in an encoder's frozen prefix and of the block after it."""
 
     embeddings: tuple[str, ...]
     blocks: tuple[str, ...]
@@ -38,10 +35,10 @@ class PrefixNames:
 
 
 class Structure:
-    """The parameters of an encoder, each with its depth in the order of computation.
+    """The parameters of an encoder and their depths.
 
-    ``names`` are parameter names with any prefix, such as ``0.model.``. An encoder whose ``model_type`` is not in the
-    family table supports only the ``none`` level.
+    ``names`` are parameter names, which may have a prefix such as ``0.model.``. If ``model_type`` is unknown, only the
+    ``none`` level is supported.
     """
 
     def __init__(self, model_type: str | None, names: Sequence[str]) -> None:
@@ -58,9 +55,9 @@ class Structure:
 
     @property
     def is_complete(self) -> bool:
-        """Return whether the names cover the family's tables and the attention, intermediate and output of every block.
+        """Return whether the names include the lookup tables and all parts of every block.
 
-        Names in a file may differ from those in memory and may then cover less.
+        Names read from a file may differ from those in memory and may not be recognized.
         """
         if self._family is None:
             return False
@@ -71,7 +68,7 @@ class Structure:
         return has_blocks and parts | {0} <= depths
 
     def levels(self) -> tuple[str, ...]:
-        """Return the levels that leave something to train, each a superset of the previous one.
+        """Return the levels that leave parameters to train, in ascending order of depth.
 
         Raises:
             InputError: If the encoder's family is unknown.
@@ -85,11 +82,11 @@ class Structure:
     def frozen_names(self, level: str, *, freeze_output_dense: bool = False) -> frozenset[str]:
         """Return the names of the parameters that ``level`` freezes.
 
-        With ``freeze_output_dense``, the weight of output.dense in every block is frozen as well.
+        ``freeze_output_dense`` also freezes the weight of output.dense in every block.
 
         Raises:
-            InputError: If the encoder lacks the level, if nothing would be left to train, or if the encoder's family is
-                unknown (except for ``none``).
+            InputError: If the encoder lacks the level, nothing would be left to train, or the encoder's family is
+                unknown.
         """
         check_level(level)
         if level == "none" and not freeze_output_dense:
@@ -108,15 +105,14 @@ class Structure:
         if self.family.shares_blocks:
             blocks = "blocks that share their weights"
         raise InputError(
-            f"freezing level {level!r}{modifier}: {problem}; the encoder has {blocks}, and the levels "
+            f"freezing level {level!r}{modifier}: {problem}; the encoder has {blocks}, and supports the levels "
             f"{', '.join(self.levels())}; without freezing: --space.freezing none"
         )
 
     def prefix_names(self, modules: Sequence[str], level: str) -> PrefixNames | None:
-        """Return the prefix that ``level`` freezes, up to the end of the last completely frozen block.
+        """Return the prefix that ends with the last block that ``level`` freezes completely.
 
-        Return None if no block is completely frozen or all are, or if the family's hidden states cannot be
-        cached. ``modules`` are the encoder's module names.
+        Return None if no block or every block is completely frozen, or if the family's hidden states cannot be cached.
         """
         num_frozen = _block(level_depth(level) + 1)
         if num_frozen < 1 or num_frozen >= self.num_blocks or not self.family.caches_prefix:
@@ -130,7 +126,7 @@ class Structure:
         return PrefixNames(embeddings, frozen, blocks[num_frozen])
 
     def block_names(self, modules: Iterable[str]) -> dict[int, str]:
-        """Return each block's name in the encoder's ``modules``, keyed by block number.
+        """Return the module names of the blocks, keyed by block number.
 
         Raises:
             InputError: If the encoder's family is unknown.
@@ -140,9 +136,7 @@ class Structure:
         return {int(match[1]): name for name, match in matches.items() if match}
 
     def adapted_layers(self, linear: Iterable[str], targets: str) -> tuple[str, ...]:
-        """Return which of the encoder's ``linear`` layers an adapter with these targets changes.
-
-        They are in the blocks' attention, feed-forward part, or both.
+        """Return the names of the ``linear`` layers that an adapter with these targets changes.
 
         Raises:
             InputError: If the encoder's family is unknown.
@@ -163,7 +157,7 @@ class Structure:
     def heights(self) -> dict[str, int]:
         """Return the height of each parameter: 0 after the last block, 1 in the last block, and so on.
 
-        The height of the embeddings is one more than that of the first block. Blocks that share weights count as one.
+        The height of the embeddings is one more than that of the first block. Blocks that share weights have height 0.
 
         Raises:
             InputError: If the encoder's family is unknown.
@@ -174,7 +168,7 @@ class Structure:
         }
 
     def frozen_modules(self, modules: Iterable[str], level: str) -> list[str]:
-        """Return the modules, such as dropout layers, in the part of the encoder that ``level`` freezes."""
+        """Return the modules in the part of the encoder that ``level`` freezes, including dropout layers."""
         if level == "none":
             return []
         limit = level_depth(level)
@@ -194,7 +188,7 @@ class Structure:
 
     @cached_property
     def num_blocks(self) -> int:
-        """Return the number of blocks that levels can freeze, or 0 if all blocks share their weights."""
+        """Return the number of blocks, or 0 if all blocks share their weights."""
         depths = [depth for depth in self._depths.values() if depth is not None]
         return _block(max(depths, default=0)) + 1
 
@@ -204,7 +198,7 @@ class Structure:
 
     @cached_property
     def _depths(self) -> dict[str, int | None]:
-        """Return the depth of each parameter, or None if no level freezes it, as for poolers, final norms and heads."""
+        """Return the depth of each parameter, or None for parameters that no level freezes, such as poolers."""
         return {name: self._depth(name) for name in self.names}
 
     def _depth(self, name: str) -> int | None:
@@ -236,7 +230,7 @@ class Structure:
         )
 
     def _output_weights(self) -> frozenset[str]:
-        """Return the weight of the second feed-forward matrix of every block."""
+        """Return the names of the second feed-forward matrices of all blocks."""
         weights = set()
         for name in self.names:
             match = self._match_block(name)
@@ -249,7 +243,7 @@ class Structure:
         return frozenset(weights)
 
     def _is_trainable(self, frozen: frozenset[str]) -> bool:
-        """Return whether anything is left to train; poolers do not count, since sentence embeddings do not use them."""
+        """Return whether anything is left to train besides poolers, which do not affect sentence embeddings."""
         return any(name not in frozen and not _POOLER.search(name) for name in self.names)
 
 

@@ -23,8 +23,8 @@ MAX_TOKENS_IN_MEMORY = 2**23  # 32 MiB: about 400,000 sentences of 20 tokens
 class Tokens:
     """Token ids of sentences without padding: sentence i is ``flat[offsets[i]:offsets[i + 1]]``.
 
-    ``flat``: int32 (tokens,), possibly memory-mapped; ``offsets``: int64 (sentences + 1,). Pooling excludes the first
-    ``prompt_length`` tokens of every sentence.
+    ``flat`` is int32 (tokens,) and may be memory-mapped. ``offsets`` is int64 (sentences + 1,). Pooling excludes the
+    first ``prompt_length`` tokens of every sentence.
     """
 
     flat: Rows
@@ -36,9 +36,9 @@ class Tokens:
 
     @classmethod
     def open(cls, folder: Path, prompt_length: int = 0) -> "Tokens":
-        """Open an artifact's tokens: loaded into memory if there are few, which is faster, otherwise memory-mapped.
+        """Open an artifact's tokens, which are memory-mapped if there are more than MAX_TOKENS_IN_MEMORY.
 
-        ``prompt_length`` is that of the artifact's encoder and prompt (:func:`excluded_prompt_length`).
+        ``prompt_length`` is the result of :func:`excluded_prompt_length` for the artifact's encoder and prompt.
         """
         flat, offsets = OpenShards(folder).lists("tokens")
         if len(flat) <= MAX_TOKENS_IN_MEMORY:
@@ -67,7 +67,7 @@ class Tokens:
     def padded(
         self, ids: npt.NDArray[np.integer], pad: int
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return the token ids of sentences, padded with ``pad``, and the attention mask, int64 (sentences, longest)."""
+        """Return the padded token ids and the attention mask, both int64 (sentences, longest)."""
         starts = self.offsets[ids]
         lengths = self.lengths(ids)
         column = np.arange(lengths.max())
@@ -76,7 +76,7 @@ class Tokens:
         return np.where(mask, gathered, pad).astype(np.int64), mask.astype(np.int64)
 
     def of_ids(self, ids: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
-        """Return the concatenated token ids of the sentences ``ids``."""
+        """Return the concatenated token ids of these sentences."""
         lengths = self.lengths(ids)
         ends = np.cumsum(lengths)
         total = ends[-1] if len(ends) else 0
@@ -86,9 +86,9 @@ class Tokens:
 
 
 def tokenize(model: "SentenceTransformer", texts: Sequence[str], prompt: str = "") -> Tokens:
-    """Tokenize texts with sentence-transformers, truncated to the model's limit, and remove the padding.
+    """Tokenize texts and truncate them to the model's limit.
 
-    The prompt precedes every text. In a chat template, it is the system message.
+    The prompt is prepended to every text. If the model has a chat template, the prompt is the system message instead.
     """
     sequences: list[npt.NDArray[np.int32]] = []
     for start in range(0, len(texts), TEXTS_PER_CALL):
@@ -103,9 +103,9 @@ def tokenize(model: "SentenceTransformer", texts: Sequence[str], prompt: str = "
 
 
 def excluded_prompt_length(model: "SentenceTransformer", prompt: str) -> int:
-    """Return how many tokens the model's pooling excludes: the prompt and the special tokens before it.
+    """Return the number of prompt tokens that pooling excludes, including special tokens before the prompt.
 
-    This is 0 unless ``include_prompt`` is False, as for INSTRUCTOR models. It is also 0 for prompts in a chat template.
+    This is 0 for most models. INSTRUCTOR models exclude the prompt. Prompts in a chat template are never excluded.
     """
     includes_prompt = all(getattr(module, "include_prompt", True) for module in model.modules())
     if includes_prompt or not prompt:

@@ -1,8 +1,7 @@
-"""An encoder's traits, and the roles that they allow.
+"""Encoder traits, which determine the roles that an encoder may have.
 
-Most models may have any role. A :class:`Limit` is a trait that excludes some roles. Some limits are
-found in a model's files, without loading the model (:func:`limits_of_files`); :class:`EncoderTraits` finds the others
-in the loaded model.
+A :class:`Limit` is a trait that excludes some roles. :func:`limits_of_files` finds limits without loading the model, and
+:attr:`EncoderTraits.limits` finds them in a loaded model.
 """
 
 import re
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
 
 
 Role = Literal["tuned", "reference", "expert", "evaluated"]
-"""``tuned``: trained by trials. ``reference``: defines similarity. ``expert``: mines or scores training examples.
-``evaluated``: embeds sentences for ``evaluate``, ``transfer`` or a baseline."""
+"""Trials train ``tuned`` encoders. The ``reference`` encoder defines similarity. An ``expert`` mines or scores training
+examples. An ``evaluated`` encoder embeds sentences for ``evaluate``, ``transfer`` or a baseline."""
 
 ROLES: frozenset[Role] = frozenset(get_args(Role))
 FROZEN = ROLES - {"tuned"}
@@ -37,7 +36,7 @@ _DENSE = "models that return one dense vector per sentence"
 
 @dataclass(frozen=True)
 class Limit:
-    """A trait that restricts a model to some roles; ``alternative`` describes models without the trait."""
+    """A trait that restricts a model to ``roles``. ``alternative`` describes models without the trait."""
 
     trait: str
     roles: frozenset[Role] = frozenset()
@@ -84,7 +83,7 @@ _LIMITS_BY_MODULE = {
     **dict.fromkeys(ROUTERS, ROUTER),
     "StaticEmbedding": STATIC,
 }
-"""Limits by a module's class name."""
+"""Limits by module class name."""
 
 _OF_TOKENS = ("Transformer", "WordEmbeddings", "WordWeights", "CNN", "LSTM", "WeightedLayerPooling")
 _WITHOUT_POOLING = frozenset((*_OF_TOKENS, "Dense", "Dropout", "LayerNorm", "Normalize"))
@@ -96,7 +95,7 @@ _OTHER_TOWERS = ("vision_config", "audio_config")  # configuration keys of multi
 
 
 def limits_of_files(source: ModelSource) -> list[Limit]:
-    """Return the limits that a model's files show.
+    """Return the limits that can be determined from a model's files.
 
     Raises:
         InputError: If a file is damaged.
@@ -117,7 +116,7 @@ def limits_of_files(source: ModelSource) -> list[Limit]:
         limits.append(UNPOOLED)
     if any(key in source.transformer_config for key in _OTHER_TOWERS):
         limits.append(MULTIMODAL)
-    if source.is_bare:  # sentence-transformers would add pooling to any of these
+    if source.is_bare:  # sentence-transformers would add pooling to these models
         if any(map(_CROSS_ENCODER_HEAD.search, source.architectures)):
             limits.append(CROSS_ENCODER)
         if any(map(_MULTI_VECTOR_HEAD.search, source.architectures)):
@@ -147,7 +146,7 @@ def check_files(config: EncoderConfig, role: Role, source: ModelSource) -> None:
 
 
 def notes(config: EncoderConfig, role: Role, source: ModelSource) -> list[str]:
-    """Return notes on properties of a model that are unexpected in this role."""
+    """Return warnings about unexpected properties of a model."""
     lines = []
     if source.is_bare:
         is_causal = any(name.endswith("ForCausalLM") for name in source.architectures)
@@ -169,7 +168,7 @@ def notes(config: EncoderConfig, role: Role, source: ModelSource) -> list[str]:
     by_cosine = ("cosine", None) if role != "evaluated" else ("cosine", "dot", None)
     if similarity not in by_cosine:
         lines.append(
-            f"model {config.name!r} compares embeddings by {similarity}; raysweep uses the cosine instead"
+            f"model {config.name!r} compares embeddings by {similarity}; raysweep uses cosine similarity instead"
         )
     return lines
 
@@ -178,8 +177,8 @@ def notes(config: EncoderConfig, role: Role, source: ModelSource) -> list[str]:
 class EncoderTraits:
     """Properties of a loaded encoder that determine its roles and how it embeds texts.
 
-    ``modalities`` are those of sentence-transformers; ``message`` means a chat template. ``padding_side`` is the
-    tokenizer's. ``has_attention_mask`` is False for static embeddings and for models with a Router.
+    ``modalities`` contains ``message`` if the model has a chat template. ``has_attention_mask`` is False for static
+    embeddings and for models with a Router.
     """
 
     modalities: tuple[str, ...]
@@ -192,7 +191,7 @@ class EncoderTraits:
 
     @classmethod
     def of(cls, model: "SentenceTransformer") -> "EncoderTraits":
-        """Return a loaded model's traits, one of which is found by preprocessing a short text."""
+        """Return the traits of a loaded model."""
         is_routed = has_router(model)
         is_adapted = any(
             getattr(module, "_hf_peft_config_loaded", False) or hasattr(module, "peft_config")
@@ -210,7 +209,7 @@ class EncoderTraits:
 
     @property
     def embeds_tokens(self) -> bool:
-        """Return whether the model's forward pass embeds stored token ids; otherwise only its ``encode`` embeds texts."""
+        """Return whether the model can embed stored token ids; otherwise, texts are embedded with its ``encode``."""
         return self.has_attention_mask
 
     @property
@@ -246,10 +245,10 @@ def has_router(model: "nn.Module") -> bool:
 
 
 def dropout_sites(model: "nn.Module") -> dict[str, str]:
-    """Return the attribute that holds each dropout module's rate, keyed by module name.
+    """Return the name of each dropout module's rate attribute, keyed by module name.
 
-    Dropout modules are dropout layers (``p``) and attention modules with a rate instead of a layer, such as
-    ModernBERT's (``attention_dropout``), T5's and CLIP's (``dropout``).
+    Some attention modules have a rate instead of a dropout layer: ``attention_dropout`` in ModernBERT, and ``dropout``
+    in T5 and CLIP.
     """
     from torch import nn
 

@@ -1,7 +1,7 @@
-"""Temperature scaling, which calibrates a softmax head's class probabilities on held-out sentences.
+"""Temperature scaling, which calibrates the class probabilities of a softmax head.
 
-Given a head's logits z, a temperature T changes its probabilities to softmax(z / T). T minimizes the log loss on
-held-out sentences (Guo et al. 2017, arXiv:1706.04599). The most likely classes do not change.
+The calibrated probabilities are softmax(z / T), where z are the head's logits and the temperature T minimizes the log
+loss on held-out sentences (Guo et al. 2017, arXiv:1706.04599).
 """
 
 import numpy as np
@@ -13,10 +13,10 @@ from raysweep.metrics.arrays import Float32Array
 from raysweep.results.types import Calibration, ScoredSplit
 
 MIN_TEMPERATURE = 0.05
-"""Minimum temperature, returned if every sentence is classified correctly, because the loss then has no minimum."""
+"""Minimum temperature, which is returned if all sentences are classified correctly and the loss has no minimum."""
 
 MAX_TEMPERATURE = 20.0
-"""Maximum temperature, returned if the head is worse than random, for example if it misclassifies most sentences."""
+"""Maximum temperature, which is returned if the head is worse than random."""
 
 NUM_BINS = 15
 """Number of bins used for the expected calibration error."""
@@ -25,10 +25,10 @@ _EXACT = 1e-10  # tolerance for 1 / T
 
 
 def fit_temperature(logits: npt.NDArray[np.floating], labels: npt.NDArray[np.integer]) -> float:
-    """Return the T in the allowed range that minimizes the mean log loss of softmax(logits / T).
+    """Return the temperature T in the allowed range that minimizes the mean log loss of softmax(logits / T).
 
-    ``logits`` (n, classes) must have at least one row; ``labels`` (n,) index their columns. The loss is convex in 1 / T,
-    so its minimum is where its slope is 0.
+    ``labels`` (n,) are column indices of ``logits`` (n, classes), which must have at least one row. The loss is convex
+    in 1 / T.
     """
     from scipy.optimize import brentq
 
@@ -53,7 +53,7 @@ def fit_temperature(logits: npt.NDArray[np.floating], labels: npt.NDArray[np.int
 def cross_entropy(logits: npt.NDArray[np.floating], labels: npt.NDArray[np.integer]) -> float:
     """Return the mean log loss of softmax(logits), in nats.
 
-    ``labels`` (n,) index the columns of ``logits`` (n, classes).
+    ``labels`` (n,) are column indices of ``logits`` (n, classes).
     """
     exact = np.asarray(logits, dtype=np.float64)
     greatest = exact.max(axis=1)
@@ -67,7 +67,7 @@ def calibration_error(
 ) -> float:
     """Return the expected calibration error of class probabilities, in [0, 1].
 
-    ``labels`` (n,) index the columns of ``probabilities`` (n, classes). Sentences are sorted by confidence (the
+    ``labels`` (n,) are column indices of ``probabilities`` (n, classes). Sentences are sorted by confidence (the
     probability of the most likely class) and split into ``NUM_BINS`` bins of equal size. The error is the absolute
     difference between a bin's accuracy and its mean confidence, averaged over sentences (Nguyen and O'Connor 2015,
     arXiv:1508.05154).
@@ -96,7 +96,7 @@ def calibrated(head: Head, embeddings: Float32Array, labels: npt.NDArray[np.inte
 def calibration_of(
     head: Head, embeddings: Float32Array, labels: npt.NDArray[np.integer], split: ScoredSplit
 ) -> Calibration:
-    """Return a head's calibration on unit embeddings (n, width) with labels (n,), before and after temperature scaling."""
+    """Return a head's calibration before and after scaling on unit embeddings (n, width) with labels (n,)."""
     after = head.logits(embeddings).astype(np.float64)
     before = after * head.temperature
     probabilities_before = softmax(before)

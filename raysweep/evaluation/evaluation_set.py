@@ -1,4 +1,4 @@
-"""Data for scoring an encoder: the queries of one split, and a pool of training sentences to retrieve from."""
+"""Evaluation data, which consists of the queries of one split and a pool of training sentences."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -27,8 +27,8 @@ class TrialDivergedError(RuntimeError):
 class ScoredSet(ABC):
     """Data for scoring encoders on one split.
 
-    ``queries`` (q,) and ``pool`` (p,) are sentence ids; ``reference_queries`` and ``reference_pool`` are the sentences'
-    unit embeddings under the reference encoder.
+    ``queries`` (q,) and ``pool`` (p,) are sentence ids. ``reference_queries`` (q, width) and ``reference_pool``
+    (p, width) are their unit embeddings under the reference encoder.
     """
 
     split: ScoredSplit
@@ -44,16 +44,16 @@ class ScoredSet(ABC):
 
     @property
     def num_scored(self) -> int:
-        """Return the number of queries or groups, each of which has one value per score."""
+        """Return the number of scored queries or groups."""
         first, *_ = self.reference_scores.named.values()
         return len(first)
 
     def reading(self, scores: Mapping[PointName, retrieval.Scores]) -> Reading | None:
-        """Return the sentences that points retrieve for the queries of a :class:`Reading`; None without retrieval."""
+        """Return the sentences that points retrieve, or None if the set does not store them."""
         return None
 
     def point(self, scores: retrieval.Scores, **identity: Any) -> Point:
-        """Return the operating point with these scores; ``identity`` is its trial, step, kind, value and width."""
+        """Return the operating point with these scores; ``identity`` contains its trial, step, kind, value and width."""
         measured = {}
         for name, values in scores.named.items():
             deviation = None if spec_of(name).is_binary else float(values.std())
@@ -79,9 +79,9 @@ class EvaluationSet(ScoredSet):
         config: EvaluationConfig,
         max_queries: int | None = None,
     ) -> "EvaluationSet":
-        """Return the evaluation set of a split, whose pool is a seeded sample of the training sentences.
+        """Return the evaluation set of a split, with a seeded sample of the training sentences as the pool.
 
-        If the split has more than ``max_queries`` queries, ``max_queries`` evenly spaced ones are used.
+        If the split has more than ``max_queries`` queries, an evenly spaced subset is used.
 
         Raises:
             InputError: If k exceeds the size of the pool.
@@ -119,21 +119,20 @@ class EvaluationSet(ScoredSet):
 
     @cached_property
     def reference_scores(self) -> retrieval.Scores:
-        """Return the scores of retrieval by the reference encoder."""
         return self.score(self.reference_queries, self.reference_pool)
 
     def score(
         self, queries: npt.NDArray[np.float32], pool: npt.NDArray[np.float32]
     ) -> retrieval.Scores:
-        """Return the scores of retrieval with unit embeddings of the queries (q, width) and the pool (p, width)."""
+        """Return the retrieval scores of unit embeddings of the queries (q, width) and the pool (p, width)."""
         return self.score_retrieved(retrieval.retrieve(queries, pool, self.k))
 
     def score_retrieved(self, positions: npt.NDArray[np.int64]) -> retrieval.Scores:
-        """Return the scores of one retrieval, given the pool ``positions`` (q, k) of the sentences, best first."""
+        """Return the scores of a retrieval, given the retrieved pool ``positions`` (q, k), best first."""
         return self.score_several([positions])[0]
 
     def score_several(self, retrievals: Sequence[npt.NDArray[np.int64]]) -> list[retrieval.Scores]:
-        """Return the scores of several retrievals, each as in :meth:`score_retrieved`."""
+        """Return the scores of several retrievals; see :meth:`score_retrieved`."""
         cosines = retrieval.cosines_of_several(
             retrievals, self.reference_queries, self.reference_pool
         )

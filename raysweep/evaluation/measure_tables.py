@@ -1,4 +1,4 @@
-"""Measures, x100, as text tables and JSON."""
+"""Text tables and JSON of measures, which are multiplied by 100."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -15,11 +15,11 @@ MIN_TESTED = 20
 """Minimum number of positives and of negatives required to test a pair file or one of its groups."""
 
 MIN_GROUPS = 8
-"""Minimum number of groups required to test a pair file with several groups as a whole."""
+"""Minimum number of groups required to test all groups of a pair file together."""
 
 
 def rows_of(measures: DataMeasures, seed: int) -> list[MeasuredValue]:
-    """Return all measures on retrieval data, or the PND of each group in a pair file, under each geometry."""
+    """Return all measures of retrieval data, or the PND of each group in a pair file, under each geometry."""
     rows: list[MeasuredValue] = []
     for geometry in GEOMETRIES:
         tuned, base = measures.tuned[geometry], measures.base.get(geometry)
@@ -54,7 +54,7 @@ def _retrieval_rows(
 
 
 def _interval(change: Change | None) -> tuple[float, float] | tuple[None, None]:
-    """Return the bounds of a change's interval, or (None, None) if it is untested or the interval is infinite."""
+    """Return the bounds of a change's interval, or (None, None) if the change is None or the interval is infinite."""
     if change is None or not math.isfinite(change.interval.low):
         return None, None
     return change.interval.low, change.interval.high
@@ -63,7 +63,7 @@ def _interval(change: Change | None) -> tuple[float, float] | tuple[None, None]:
 def _tested(
     measure: str, geometry: Geometry, share: float, base: float, pairs: int, change: Change | None
 ) -> MeasuredValue:
-    """Return the share of errors among ``pairs`` pairs, with the bootstrap interval and z-statistic of its change."""
+    """Return a share of errors with the bootstrap interval and z-statistic of its change."""
     z = changes.z_statistic(base, share, pairs)
     low, high = _interval(change)
     return MeasuredValue(measure, geometry, share, base, low, high, pairs, z)
@@ -97,7 +97,7 @@ def _pair_rows(
 
 
 def is_tested(measures: DataMeasures) -> bool:
-    """Return whether the change in the PND of the source as a whole is tested."""
+    """Return whether the change in the overall PND of the source is tested."""
     ranking = measures.ranking
     num_groups = len(ranking.groups)
     if measures.is_retrieval:
@@ -111,10 +111,10 @@ def is_tested(measures: DataMeasures) -> bool:
 def whole_row(
     measures: DataMeasures, rows: Sequence[MeasuredValue], geometry: Geometry, seed: int
 ) -> MeasuredValue:
-    """Return the PND of a source as a whole, and its change; ``rows`` is the result of :func:`rows_of`.
+    """Return the overall PND of a source and its change; ``rows`` is the result of :func:`rows_of`.
 
-    For retrieval data, this PND is the mean over queries. If a pair file has at least MIN_GROUPS groups, the groups are
-    resampled as units.
+    For retrieval data, the overall PND is the mean over queries. For a pair file with at least MIN_GROUPS groups, the
+    bootstrap resamples entire groups.
     """
     before = measures.base[geometry].errors
     after = measures.tuned[geometry].errors
@@ -152,9 +152,9 @@ def title(measures: DataMeasures) -> str:
 
 
 def table(rows: Sequence[MeasuredValue]) -> TextTable:
-    """Return a table with a row per measure and a column per geometry.
+    """Return a table with one row per measure and one column per geometry.
 
-    With a base encoder, the table instead has a row per measure and geometry.
+    With a base encoder, the table has one row per combination of measure and geometry.
     """
     if rows[0].base is None:
         values: dict[str, list[str]] = {}
@@ -200,7 +200,7 @@ def _compared_cells(row: MeasuredValue) -> tuple[str, ...]:
 
 
 def as_json(measures: DataMeasures, rows: Sequence[MeasuredValue]) -> dict[str, Any]:
-    """Return the measures on one set of relations, ready for :func:`json.dumps`."""
+    """Return the measures on one set of relations as JSON-serializable values."""
     errors = measures.tuned["cosine"].errors
     return {
         "data": measures.relations.name,

@@ -1,8 +1,7 @@
-"""Measures of an encoder on retrieval data and pair files, and their changes from a base encoder's measures.
+"""Measures of an encoder, and optionally its base encoder, on retrieval data and pair files.
 
-The ``measure`` command uses this module. Every measure is computed twice: with the cosine, and with the Euclidean
-distance between unnormalized embeddings. :mod:`raysweep.metrics.ranking` defines the measures, and
-:mod:`raysweep.uncertainty.changes` tests the changes.
+Each measure is computed with the cosine and with the Euclidean distance between unnormalized embeddings.
+:mod:`raysweep.metrics.ranking` defines the measures.
 """
 
 import itertools
@@ -47,7 +46,7 @@ class MeasuredEncoder:
 
 @dataclass(frozen=True)
 class Measured:
-    """An encoder's measures on one set of relations under one geometry. ``closeness`` (pairs,) has one value per pair."""
+    """An encoder's measures on one set of relations under one geometry. ``closeness`` has shape (pairs,)."""
 
     relations: Relations
     closeness: Float64Array
@@ -61,12 +60,12 @@ class Measured:
 
     @cached_property
     def errors(self) -> ErrorCounts:
-        """Return the errors of each measured group."""
+        """Return the error counts of each measured group."""
         return count_errors(self.ranking)
 
     @cached_property
     def by_query(self) -> Mapping[str, Float64Array]:
-        """Return the ranking measures by name, with one value per query, (queries,); empty for pair files."""
+        """Return the value of each ranking measure for each query, (queries,), keyed by name; empty for pair files."""
         if self.relations.kind != "retrieval":
             return {}
         return {name: measure(self.ranking) for name, measure in RANKING_MEASURES.items()}
@@ -74,7 +73,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class DataMeasures:
-    """The measures of an encoder, and of the base encoder if there is one, on one set of relations."""
+    """The measures of an encoder, and optionally its base encoder, on one set of relations."""
 
     relations: Relations
     tuned: Mapping[Geometry, Measured]
@@ -104,11 +103,11 @@ def measure(
     settings: RelationSettings,
     display: Display,
 ) -> list[DataMeasures]:
-    """Measure an encoder, and optionally the base encoder that it was tuned from, on each source.
+    """Measure an encoder, and optionally its base encoder, on each source.
 
     Raises:
-        InputError: Before anything is embedded, if a source or an encoder cannot be read, or if no query or group in a
-            source has both positives and negatives.
+        InputError: If a source or an encoder cannot be read, or no query or group in a source has both positives and
+            negatives.
     """
     needs = [
         *packages.needs_of_encoder("MODEL", model.config),
@@ -139,13 +138,13 @@ def warn_of_skipped(results: Sequence[DataMeasures], display: Display) -> None:
             unit = "queries" if result.is_retrieval else "groups"
             display.warn(
                 f"{result.relations.name}: {len(skipped)} of {result.relations.num_groups} {unit} lack positives or "
-                f"negatives and are not measured, such as {skipped[0]!r}"
+                f"negatives and are not measured (for example {skipped[0]!r})"
             )
 
 
 @dataclass(frozen=True)
 class Embedded:
-    """Unnormalized embeddings of distinct sentences under one encoder, (sentences, width), and each sentence's row."""
+    """Unnormalized embeddings of distinct sentences, (sentences, width), and the row of each sentence."""
 
     embeddings: Float32Array
     rows: Mapping[str, int]
@@ -161,7 +160,7 @@ class Embedded:
         return cls(embeddings, rows)
 
     def take(self, relations: Relations, ids: Integers) -> Integers:
-        """Return the embeddings' rows, (len(ids),), for sentences given by their ``ids`` in these relations."""
+        """Return the embedding rows, (len(ids),), of sentences, given their ``ids`` in these relations."""
         rows = np.array([self.rows.get(sentence, -1) for sentence in relations.sentences])
         taken: Integers = rows[ids]
         return taken
@@ -170,7 +169,6 @@ class Embedded:
 def _measure_all(
     measured_encoder: MeasuredEncoder, all_relations: Sequence[Relations], display: Display
 ) -> list[dict[Geometry, Measured]]:
-    """Load an encoder and measure it on all relations."""
     loaded = LoadedEncoder.load(measured_encoder.config, device=encoder.best_device())
     asked = replace(loaded, config=measured_encoder.query_config)
     with unnormalized(loaded.model):
@@ -196,10 +194,10 @@ def measure_embedded(
     *,
     is_symmetric: bool = True,
 ) -> list[dict[Geometry, Measured]]:
-    """Measure an encoder on all relations, given the embeddings of all sentences as documents.
+    """Measure an encoder on all relations, given the document embeddings of all sentences.
 
-    ``asked`` embeds queries and first sentences of pairs. If it embeds both sides alike and ``is_symmetric`` is True,
-    the document embeddings of these sentences are used instead.
+    ``asked`` embeds the queries and the first sentences of pairs. If it embeds queries and documents the same way and
+    ``is_symmetric`` is True, the document embeddings are reused.
     """
     queries = documents
     if not (is_symmetric and asked.is_symmetric):
@@ -225,10 +223,7 @@ def measure_embedded(
 
 @contextmanager
 def unnormalized(model: "SentenceTransformer") -> Iterator[None]:
-    """Remove the model's final normalization modules, including those in a Router, within the context.
-
-    Normalization changes distances but not cosines.
-    """
+    """Remove the model's final normalization modules, including those in a Router, within the context."""
     from sentence_transformers.sentence_transformer.modules import Normalize, Router
 
     routes: list[Any] = [model]

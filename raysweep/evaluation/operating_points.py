@@ -1,10 +1,8 @@
-"""Operating points: the retrieval encoders that one rung of a trial yields.
+"""Operating points, which are the retrieval encoders obtained from one rung of a trial.
 
-On labeled sentences, an encoder retrieves from a pool; on retrieval data and pairs, it ranks each query's documents.
-
-Let e_R and e_M be a sentence's unit embeddings under the reference encoder R and the tuned encoder M, cos_R and cos_M
-the cosines of a query and a sentence under R and M, and p a sentence's class probabilities. With the ``separate`` tower,
-M consists of an encoder for queries and one for documents, and cos_M is cos(e_Q(query), e_D(sentence)).
+e_R and e_M are a sentence's unit embeddings under the reference encoder R and the tuned encoder M, and d_R and d_M are
+their widths. cos_R and cos_M are the corresponding cosines between a query and a sentence. p is a sentence's class
+probabilities. With the ``separate`` tower, M has separate encoders for queries and documents.
 
 ==================== ================================== ================================= ===============
 point                retrieval score                    embedding                         width
@@ -22,9 +20,9 @@ point                retrieval score                    embedding               
 ==================== ================================== ================================= ===============
 
 e_a and cos_a are the embedding and the cosine under the interpolated weights (1 - a) base + a tuned. Only
-``interpolate`` encodes the queries and the pool again; the other points reuse the embeddings of ``plain``. ``labeled``
-uses the labels of the pool, which are not available to an encoder, so it is reported separately. Trials with the
-``query`` tower have only the last two points, because their documents keep the reference encoder's embeddings.
+``interpolate`` requires encoding the queries and the pool again. ``labeled`` is reported separately because it uses the
+labels of the pool. Trials with the ``query`` tower have only the last two points because their documents keep the
+reference encoder's embeddings.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -61,7 +59,7 @@ class Head:
     temperature: float = 1.0
 
     def at_temperature(self, temperature: float) -> "Head":
-        """Return this head with its logits divided by another temperature in addition to the current one."""
+        """Return this head with its logits further divided by ``temperature``."""
         divisor = np.float32(temperature)
         return Head(self.weight / divisor, self.bias / divisor, self.temperature * temperature)
 
@@ -85,10 +83,10 @@ def softmax(logits: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class TunedEncoder:
-    """A tuned encoder with its current weights, and the inputs for measuring its operating points.
+    """A tuned encoder with its current weights and, if the loss has one, its softmax head.
 
-    ``head`` is the softmax head, if the loss has one. Within the context ``interpolated(a)``, which ``interpolate``
-    points require, the encoders have the weights (1 - a) base + a tuned.
+    Within ``interpolated(a)``, which ``interpolate`` points require, the encoders have the weights (1 - a) base + a
+    tuned.
     """
 
     encoders: Encoders
@@ -138,7 +136,7 @@ LABELED = "labeled"
 
 
 def wanted_labeled(grid: PointsConfig, *, has_head: bool) -> list[PointKey]:
-    """Return the grid's points that use the pool's labels, or an empty list if there is no softmax head."""
+    """Return the keys of the grid's ``labeled`` points, or an empty list if there is no softmax head."""
     return [(LABELED, value) for value in grid.labeled] if has_head else []
 
 
@@ -146,12 +144,12 @@ QUERY, QUERY_CONCAT = QUERY_KINDS
 
 
 def keep_documents(keys: Iterable[PointKey]) -> bool:
-    """Return whether documents keep the reference encoder's embeddings at these points of a trial."""
+    """Return whether documents keep the reference encoder's embeddings at these points."""
     return any(kind in QUERY_KINDS for kind, _ in keys)
 
 
 def wanted(grid: PointsConfig, *, has_head: bool, tower: Tower = "both") -> list[PointKey]:
-    """Return the keys of the tuned encoder's own point and of the grid's points that apply to a trial."""
+    """Return the keys of the tuned encoder's own point and of the applicable points in the grid."""
     if tower == "query":
         return [(QUERY, None), *((QUERY_CONCAT, value) for value in grid.query_concat)]
     keys: list[PointKey] = [("plain", None)]
@@ -198,7 +196,7 @@ def embed_on_both_sides(
 ) -> Sides[Float32Array]:
     """Return the unit embeddings (queries, width) of the split's sentences as queries and as documents.
 
-    ``queries`` contains their embeddings as queries, so that only documents are embedded.
+    ``queries`` contains their embeddings as queries.
     """
     if tuned.encoders.is_shared:
         return Sides.same(queries)
@@ -213,8 +211,7 @@ def measure(
 ) -> dict[PointKey, retrieval.Scores]:
     """Return the per-query scores of these points, in the order of ``keys``.
 
-    ``encoded`` is the result of :func:`encode` for the same encoder and set; if it is None, it is computed when needed.
-    The model's weights are unchanged afterwards.
+    ``encoded`` is the result of :func:`encode` for the same encoder and set. If it is None, it is computed when needed.
 
     Raises:
         TrialDivergedError: If an embedding is not finite.
@@ -245,7 +242,7 @@ def measure(
 def score_encoded(
     encoded: Encoded, evaluation: ScoredSet, keys: Sequence[PointKey]
 ) -> dict[PointKey, retrieval.Scores]:
-    """Return the per-query scores of points of any kind except ``interpolate`` and ``truncate``."""
+    """Return the per-query scores of points other than ``interpolate`` and ``truncate``."""
     if isinstance(evaluation, RelationSet):
         weights = [value for _, value in keys]
         return dict(
@@ -275,7 +272,7 @@ def score_encoded(
 
 @dataclass(frozen=True)
 class _Products:
-    """Inner products (queries, pool) of a block of queries with the pool: cos_M in ``tuned``, cos_R in ``reference``."""
+    """Cosines (queries, pool) between a block of queries and the pool, under the tuned and the reference encoder."""
 
     tuned: Float32Array
     reference: Float32Array
@@ -300,7 +297,7 @@ class _Products:
             values = [value for key_kind, value in keys if key_kind == kind and value is not None]
             if not values:
                 continue
-            # ``added`` is multiplied by a point's value, then added to cos_R.
+            # The retrieval score is cos_R plus ``added`` times the point's value.
             if kind in ("concat", QUERY_CONCAT):
                 added = self.tuned
             else:

@@ -1,4 +1,4 @@
-"""Measures of a split's sentence pairs under an encoder; see :mod:`raysweep.metrics.pairs`."""
+"""Pair measures of an encoder on a split; see :mod:`raysweep.metrics.pairs`."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,17 +21,17 @@ from raysweep.uncertainty.interval import Interval
 NUM_RANDOM = 20_000
 
 CURVE_STEPS = 50
-"""Number of recall levels at which the precision is stored."""
+"""Number of recall levels at which precision is stored."""
 
-_RANDOM_SEED = 0  # fixed, so that all runs measure divergences on the same pairs
+_RANDOM_SEED = 0  # fixed so that divergences are comparable across runs
 
 
 @dataclass(frozen=True)
 class PairSet:
-    """Pairs of a split's sentences, as positions among its queries.
+    """Sentence pairs of a split, as indices into its queries.
 
-    ``neighbors`` (n, 2) contains pairs of a sentence and one of its nearest neighbors under the reference encoder, from
-    the same class or from another one; ``same_class`` (n,) marks the pairs within a class.
+    Each row of ``neighbors`` (n, 2) contains a sentence and one of its nearest neighbors under the reference encoder.
+    ``same_class`` (n,) is True for pairs with the same label.
     """
 
     split: ScoredSplit
@@ -52,18 +52,18 @@ class PairSet:
 
     @cached_property
     def random(self) -> npt.NDArray[np.int64]:
-        """Return random pairs of different sentences, (NUM_RANDOM, 2), the same for every encoder."""
+        """Return random pairs of different sentences, (NUM_RANDOM, 2), sampled with a fixed seed."""
         rng = np.random.default_rng(_RANDOM_SEED)
         first = rng.integers(self.num_sentences, size=NUM_RANDOM)
         distance = rng.integers(1, self.num_sentences, size=NUM_RANDOM)
         return np.stack([first, (first + distance) % self.num_sentences], axis=1)
 
     def neighbor_cosines(self, embeddings: Sides[Float32Array]) -> Float32Array:
-        """Return the cosines (n,) of the neighbor pairs under an encoder."""
+        """Return the cosines of the neighbor pairs, (n,)."""
         return _cosines(embeddings, self.neighbors)
 
     def random_cosines(self, embeddings: Sides[Float32Array]) -> Float32Array:
-        """Return the cosines (NUM_RANDOM,) of the random pairs under an encoder."""
+        """Return the cosines of the random pairs, (NUM_RANDOM,)."""
         return _cosines(embeddings, self.random)
 
     def measure(
@@ -73,9 +73,12 @@ class PairSet:
         *,
         with_intervals: bool,
     ) -> Iterator[Measure]:
-        """Yield an encoder's measures, given unit embeddings (queries, width) of the sentences on both sides.
+        """Yield an encoder's measures.
 
-        ``before`` contains the random pairs' cosines before tuning; if it is None, the divergence is left out.
+        Args:
+            embeddings: Unit embeddings of the sentences as queries and as documents, (queries, width) each.
+            before: The cosines of the random pairs before tuning, or None to skip the divergence.
+            with_intervals: Whether to compute confidence intervals.
         """
         if self.same_class.any():
             cosines = self.neighbor_cosines(embeddings)
@@ -108,17 +111,14 @@ class PairSet:
 
 
 def _cosines(embeddings: Sides[Float32Array], positions: npt.NDArray[np.integer]) -> Float32Array:
-    """Return the cosines (n,) of pairs (n, 2), with the first sentence as the query and the second as the document."""
+    """Return the cosines (n,) of pairs (n, 2) of a query and a document."""
     first, second = positions.T
     cosines: Float32Array = exact_cosines(embeddings.query, first, embeddings.document, second)
     return cosines
 
 
 def reference_measures(prepared: Prepared, evaluation: ScoredSet) -> tuple[Measure, ...]:
-    """Return the reference encoder's measures on a split, or an empty tuple if no expert scores are stored.
-
-    On test, the measures have intervals.
-    """
+    """Return the reference encoder's measures on a split, or an empty tuple if no expert scores are stored."""
     if not (prepared.scores_artifacts and isinstance(evaluation, EvaluationSet)):
         return ()
     documents = np.asarray(prepared.reference_embeddings.document[evaluation.queries])

@@ -14,27 +14,27 @@ from raysweep.metrics.retrieval import Scores
 from raysweep.results.types import PointKey
 
 MAX_SENTENCES = 100_000
-"""Maximum number of sentences to fit on; larger sets are sampled to limit the driver's memory use and time."""
+"""Maximum number of sentences to fit on; larger sets are sampled."""
 
 MAX_CLASSES = 2**10
-"""Maximum number of classes; with more, a fit would take hours on the driver and be limited to too few sentences."""
+"""Maximum number of classes; with more, a fit would take hours."""
 
-_MAX_VALUES = 2**27  # maximum number of elements of the sample's embeddings: 512 MiB
-# maximum number of class probabilities for the sample; the solver keeps several copies and recomputes them at each step
+_MAX_VALUES = 2**27  # maximum number of embedding values in the sample (512 MiB)
+# maximum number of class probabilities for the sample; the solver keeps several copies of them
 _MAX_PROBABILITIES = 2**24
 
-_SAMPLE = (0, 0, 1)  # spawn key of a random stream used only here
+_SAMPLE = (0, 0, 1)  # spawn key of the sample's random stream
 
-MAX_STEPS = 1000  # iteration limit of the solver, which usually needs dozens
+MAX_STEPS = 1000  # maximum number of solver iterations; dozens are usually enough
 
 
 def max_sentences(width: int, num_classes: int) -> int:
-    """Return the maximum number of sentences to fit on; it is lower for many classes or wide embeddings."""
+    """Return the maximum number of sentences to fit on."""
     return min(MAX_SENTENCES, _MAX_VALUES // width, _MAX_PROBABILITIES // num_classes)
 
 
 def sample(num_sentences: int, max_rows: int, seed: int) -> npt.NDArray[np.int64]:
-    """Return the rows to fit a probe on, in ascending order: all rows, or a random sample of ``max_rows`` rows."""
+    """Return the sorted rows to fit a probe on: all rows, or a random sample of ``max_rows``."""
     if num_sentences <= max_rows:
         return np.arange(num_sentences)
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=_SAMPLE))
@@ -44,7 +44,8 @@ def sample(num_sentences: int, max_rows: int, seed: int) -> npt.NDArray[np.int64
 def fit(embeddings: Float32Array, labels: npt.NDArray[np.integer]) -> Head | None:
     """Fit a logistic regression of labels (n,) on unit embeddings (n, width), with scikit-learn's default penalty.
 
-    The result is a softmax head over the classes that occur, in ascending order, or None if only one class occurs.
+    Returns:
+        A softmax head over the classes in ``labels``, in ascending order, or None if there is only one class.
     """
     from sklearn.linear_model import LogisticRegression
 
@@ -54,7 +55,7 @@ def fit(embeddings: Float32Array, labels: npt.NDArray[np.integer]) -> Head | Non
     regression.fit(embeddings, labels)
     weight = regression.coef_
     bias = regression.intercept_
-    # for two classes, the solver returns only the second class's logit; the first class's logit is 0
+    # for two classes, scikit-learn stores only the second class's weights; the first class's are 0
     if len(weight) == 1:
         weight = np.vstack([np.zeros_like(weight), weight])
         bias = np.concatenate([[0.0], bias])
@@ -64,9 +65,15 @@ def fit(embeddings: Float32Array, labels: npt.NDArray[np.integer]) -> Head | Non
 
 
 def fit_prepared(prepared: Prepared, seed: int, dev: EvaluationSet | None) -> Head | None:
-    """Return a probe fitted on a sweep's training sentences, embedded by the reference, or None if all have the same label.
+    """Fit a probe on the reference embeddings of a sweep's training sentences.
 
-    If ``dev`` is given and no class is missing, the probe is calibrated on it. ``seed`` is the sweep's seed.
+    Args:
+        prepared: The sweep's artifacts.
+        seed: The sweep's seed.
+        dev: The set to calibrate the probe on, unless the training sample lacks a class.
+
+    Returns:
+        The probe, or None if all sentences have the same label.
     """
     sentences = prepared.sentences
     num_classes = len(sentences.label_names)
@@ -81,7 +88,7 @@ def fit_prepared(prepared: Prepared, seed: int, dev: EvaluationSet | None) -> He
 
 
 def score(head: Head, evaluation: EvaluationSet, values: Sequence[float]) -> Mapping[float, Scores]:
-    """Return the per-query scores of the reference encoder's ``class_concat(g)`` with this head, keyed by g."""
+    """Return the per-query scores of the reference encoder's ``class_concat(g)`` points, keyed by g."""
     queries, pool = evaluation.reference_queries, evaluation.reference_pool
     encoded = Encoded(queries, pool).under(head)
     keys: list[PointKey] = [("class_concat", value) for value in values]

@@ -1,4 +1,4 @@
-"""Data for scoring an encoder on relations, where it ranks each query's own documents."""
+"""Data for scoring an encoder on relations, in which each query has its own documents to rank."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,16 +20,16 @@ from raysweep.results.types import ScoredSplit
 
 @dataclass(frozen=True, kw_only=True)
 class RelationSet(ScoredSet):
-    """Queries and the documents ranked for them, from all groups that have both positives and negatives.
+    """A split's queries and documents, from the groups that have both positives and negatives.
 
-    ``pool`` contains the documents. ``pairs`` refers to sentences by their positions in ``queries`` and ``pool``.
+    ``pool`` contains the documents. ``pairs`` contains indices into ``queries`` and ``pool``.
     """
 
     pairs: GroupedPairs
 
     @classmethod
     def of(cls, prepared: Prepared, split: ScoredSplit) -> "RelationSet":
-        """Return the groups of a split that have both positives and negatives."""
+        """Select the groups of a split that have both positives and negatives."""
         all_pairs = prepared.sentences.pairs(split)
         is_kept = all_pairs.are_measured[all_pairs.group]
         queries, first = np.unique(all_pairs.first[is_kept], return_inverse=True)
@@ -47,7 +47,6 @@ class RelationSet(ScoredSet):
 
     @cached_property
     def reference_scores(self) -> retrieval.Scores:
-        """Return the reference encoder's scores."""
         return self.score(self._reference_closeness)
 
     @cached_property
@@ -55,11 +54,14 @@ class RelationSet(ScoredSet):
         return self.closeness(self.reference_queries, self.reference_pool)
 
     def closeness(self, queries: Float32Array, pool: Float32Array) -> Float64Array:
-        """Return the cosine of each pair, (pairs,), given embeddings of the queries and the pool."""
+        """Return the cosine of each pair, (pairs,)."""
         return closeness("cosine", queries, pool, (self.pairs.first, self.pairs.second))
 
     def score(self, values: Float64Array) -> retrieval.Scores:
-        """Return each group's ``ranking`` (1 - PND) and ``agreement`` with the reference for pairs ranked by ``values``."""
+        """Return the scores of each group if its pairs are ranked by ``values``.
+
+        ``ranking`` is 1 - PND. ``agreement`` compares the ranking with that of the reference encoder.
+        """
         pairs = self.pairs
         ranking = Ranking.of(values, pairs.is_positive, pairs.group, pairs.num_groups)
         errors = count_errors(ranking)
@@ -71,7 +73,7 @@ class RelationSet(ScoredSet):
     ) -> list[retrieval.Scores]:
         """Return the scores of cos_R + g cos_M for each weight g, or of cos_M if g is None.
 
-        R is the reference encoder; M is the tuned encoder, whose embeddings are passed.
+        R is the reference encoder, and M is the tuned encoder that computed ``queries`` and ``pool``.
         """
         tuned = self.closeness(queries, pool)
         reference = self._reference_closeness
@@ -82,10 +84,10 @@ class RelationSet(ScoredSet):
 
 
 def scored_set(prepared: Prepared, split: ScoredSplit, config: EvaluationConfig) -> ScoredSet:
-    """Return the data for scoring encoders on a split of labeled sentences, a sequence of data sets, or relations.
+    """Return the data for scoring encoders on a split.
 
     Raises:
-        InputError: If k exceeds the size of the pool of labeled sentences.
+        InputError: If k exceeds the size of a pool.
     """
     if prepared.tasks:
         return SequenceSet.of(prepared, split, config)

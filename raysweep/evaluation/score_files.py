@@ -17,12 +17,12 @@ from raysweep.metrics import retrieval
 from raysweep.metrics.arrays import Float32Array
 from raysweep.terminal import Display
 
-SHORTEST = 1e-12  # minimum divisor when normalizing embeddings, as in PyTorch's ``normalize``
+SHORTEST = 1e-12  # ``eps`` of PyTorch's ``normalize``
 
 
 @dataclass(frozen=True)
 class LabeledFiles:
-    """Two sources of labeled sentences: the rows of ``test`` are queries, and the pool is a sample of ``train``."""
+    """Sources of labeled sentences. The queries are the rows of ``test``, and the pool is sampled from ``train``."""
 
     train: str
     test: str
@@ -37,7 +37,7 @@ class LabeledFiles:
 
 @dataclass(frozen=True)
 class RetrievalSettings:
-    """Settings for retrieval and scoring. Without ``num_pool``, the pool has min(train, 5 * queries) rows."""
+    """Settings for retrieval and scoring. By default, the pool has min(train, 5 * queries) rows."""
 
     ks: Sequence[int]
     rank_weights: Sequence[retrieval.RankWeights]
@@ -45,13 +45,13 @@ class RetrievalSettings:
     pool_seed: int = 42
 
     def check(self) -> None:
-        """Raise InputError if a kind of rank weights is unknown. Values of k are checked once the pool's size is known."""
+        """Raise InputError if a kind of rank weights is unknown."""
         for kind in self.rank_weights:
             retrieval.rank_weights(kind, 1)
 
 
 class FileScores(TypedDict):
-    """Means and standard deviations of scores over queries, x100, for one k and kind of rank weights."""
+    """Means and standard deviations over queries, x100, for one k and one kind of rank weights."""
 
     k: int
     rank_weights: retrieval.RankWeights
@@ -81,16 +81,14 @@ def score_files(
     settings: RetrievalSettings,
     display: Display,
 ) -> list[FileScores]:
-    """Return the scores of retrieval by ``model`` for each k and kind of rank weights.
+    """Score retrieval with ``model`` for each k and each kind of rank weights.
 
-    Retrieval uses cosine, or the inner product if the model's similarity function is ``dot``. S is measured under
-    ``reference``, which defaults to the model itself. Each sentence is prefixed with the configured query or document
-    prompt, or with the model's default if none is configured. A model with a Router embeds queries with
-    ``encode_query`` and the pool with ``encode_document``. To reproduce published values, all rows are kept, including
-    duplicates and rows with conflicting labels.
+    Sentences are ranked by cosine, or by inner product if the model's similarity function is ``dot``. Similarity is
+    computed under ``reference``, which defaults to ``model``. Duplicates and rows with conflicting labels are kept to
+    reproduce published values.
 
     Raises:
-        InputError: Before anything is embedded, if an input is invalid.
+        InputError: If an input is invalid. Inputs are checked before any sentence is embedded.
     """
     packages.check(
         [
@@ -129,7 +127,10 @@ def _score(
     pool_labels: list[str],
     settings: RetrievalSettings,
 ) -> list[FileScores]:
-    """Return the scores, given the model's (``tuned``) and the reference's (``frozen``) embeddings of queries and pool."""
+    """Return the scores for each k and each kind of rank weights.
+
+    ``tuned`` and ``frozen`` contain the model's and the reference's embeddings of the queries, followed by the pool.
+    """
     after_queries = [len(query_labels)]
     tuned_queries, tuned_pool = np.split(tuned, after_queries)
     reference_queries, reference_pool = np.split(frozen, after_queries)
@@ -176,7 +177,7 @@ def _sample_pool(
     settings: RetrievalSettings,
     display: Display,
 ) -> _Labeled:
-    """Return the rows to retrieve from, or raise InputError if a k exceeds their number."""
+    """Sample the pool, or raise InputError if a k exceeds its size."""
     num_train = len(train.texts)
     if settings.num_pool is not None and settings.num_pool > num_train:
         display.warn(
@@ -193,7 +194,7 @@ def _sample_pool(
 def _check_labels(
     files: LabeledFiles, train: _Labeled, queries: _Labeled, display: Display
 ) -> None:
-    """Warn about suspicious labels, and raise InputError if the labels make polarity meaningless."""
+    """Warn about suspicious labels, and raise InputError if polarity cannot be computed."""
     train_labels = sorted(set(train.labels))
     if len(train_labels) == 1:
         only_label = train_labels[0]
@@ -211,7 +212,7 @@ def _check_labels(
     if conflicting_texts:
         num_texts = len(conflicting_texts)
         display.warn(
-            f"{files.train}: texts that occur with different labels: {num_texts}; all rows are kept"
+            f"{files.train}: texts with conflicting labels: {num_texts}; all rows are kept"
         )
     _check_query_labels(files, queries, train_labels, display)
 
@@ -219,7 +220,7 @@ def _check_labels(
 def _check_query_labels(
     files: LabeledFiles, queries: _Labeled, train_labels: list[str], display: Display
 ) -> None:
-    """Warn if some queries have labels missing from train, so that their P is 0; raise InputError if all do."""
+    """Warn if some queries have labels that are not in train; raise InputError if all do."""
     known = set(train_labels)
     unknown_rows = [row for row, label in enumerate(queries.labels) if label not in known]
     if not unknown_rows:
@@ -247,7 +248,7 @@ def _embed(
     *,
     unit: bool = False,
 ) -> Float32Array:
-    """Return embeddings of queries and pool, normalized unless ``unit`` is False and the model's similarity is ``dot``."""
+    """Embed queries and pool; normalize unless ``unit`` is False and the similarity is ``dot``."""
     with display.stage(f"evaluate: {name}") as advance:
         loaded = LoadedEncoder.load(config, device=encoder.best_device())
         is_normalized = unit or loaded.traits.similarity != "dot"
@@ -256,5 +257,5 @@ def _embed(
     own_prompts = dict.fromkeys([source.own_prompt("query"), source.own_prompt("document")])
     if config.prompt is None and any(own_prompts):
         shown = ", ".join(map(repr, own_prompts))
-        display.line(f"evaluate: {name}: prompt {shown} (the model's own)")
+        display.line(f"evaluate: {name}: prompt {shown} (the model's default)")
     return embeddings

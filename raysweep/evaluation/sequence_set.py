@@ -15,16 +15,16 @@ from raysweep.results.types import ScoredSplit
 
 @dataclass(frozen=True, kw_only=True)
 class SequenceSet(ScoredSet):
-    """The evaluation sets of a sequence's data sets, keyed by data set name. Sentence ids are those of the sequence.
+    """The evaluation sets of a sequence, keyed by data set name. Sentence ids refer to the whole sequence.
 
-    All sets have the same number of queries, so the mean over all queries equals the mean of the sets' means.
+    All sets have the same number of queries, so the mean over queries equals the mean over data sets.
     """
 
     tasks: Mapping[str, EvaluationSet]
 
     @classmethod
     def of(cls, prepared: Prepared, split: ScoredSplit, config: EvaluationConfig) -> "SequenceSet":
-        """Return the evaluation sets of all data sets, each with as many queries as the smallest data set has.
+        """Build the evaluation sets, each with as many queries as the smallest data set has.
 
         Raises:
             InputError: If k exceeds the size of a pool.
@@ -38,7 +38,7 @@ class SequenceSet(ScoredSet):
 
     @classmethod
     def joined(cls, tasks: Mapping[str, EvaluationSet]) -> "SequenceSet":
-        """Return one set that combines the evaluation sets of several data sets, keyed by name."""
+        """Combine evaluation sets, keyed by data set name."""
         sets = list(tasks.values())
         return cls(
             split=sets[0].split,
@@ -55,11 +55,10 @@ class SequenceSet(ScoredSet):
 
     @cached_property
     def reference_scores(self) -> retrieval.Scores:
-        """Return the reference encoder's scores."""
         return join_scores([task.reference_scores for task in self.tasks.values()])
 
     def slices(self) -> Iterator[tuple[EvaluationSet, slice, slice]]:
-        """Yield each data set's evaluation set, with the positions of its queries and pool in the combined set."""
+        """Yield each data set's evaluation set and the slices of its queries and pool in the combined set."""
         first_query = first_pool = 0
         for task in self.tasks.values():
             queries = slice(first_query, first_query + len(task.queries))
@@ -68,7 +67,7 @@ class SequenceSet(ScoredSet):
             first_query, first_pool = queries.stop, pool.stop
 
     def split_scores(self, scores: retrieval.Scores) -> list[retrieval.Scores]:
-        """Return the scores on each data set, given the scores of all queries."""
+        """Split the scores of all queries by data set."""
         return [
             retrieval.Scores({name: values[queries] for name, values in scores.named.items()})
             for _, queries, _ in self.slices()

@@ -1,4 +1,4 @@
-"""Measures of trials on watched data, which they are not tuned for, compared with those of the untuned encoder."""
+"""Measures of tuned and untuned encoders on watched data, which is not used for tuning."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ MeasuredRelations = Sequence[Mapping[Geometry, Measured]]
 
 @dataclass(frozen=True)
 class WatchedRelations:
-    """The relations of watched data, starting with the target's if there is one. ``seed`` seeds the bootstrap."""
+    """Sets of relations to watch. The first is the target if ``has_target``. ``seed`` seeds the bootstrap."""
 
     relations: Sequence[Relations]
     has_target: bool
@@ -45,7 +45,7 @@ class WatchedRelations:
         sources: Sequence[tuple[str, RelationSettings]],
         seed: int,
     ) -> "WatchedRelations":
-        """Read the target and the watched sources, each with its settings.
+        """Read the target and the watched sources.
 
         Raises:
             InputError: If a source cannot be read or is repeated, or if the target has several sets of relations.
@@ -65,7 +65,7 @@ class WatchedRelations:
 
     @classmethod
     def of(cls, config: WatchConfig, seed: int) -> "WatchedRelations":
-        """Read the watched data that a sweep configures, and raise InputError like :meth:`read`."""
+        """Read the watched data in a sweep's configuration; see :meth:`read`."""
 
         def with_settings(source: WatchedSource) -> tuple[str, RelationSettings]:
             settings = RelationSettings.of(source)
@@ -75,12 +75,12 @@ class WatchedRelations:
         return cls.read(target, list(map(with_settings, config.sources)), seed)
 
     def with_target(self, target: Relations) -> "WatchedRelations":
-        """Return the same sets with another target."""
+        """Return a copy with another target."""
         sets = self.relations[1:] if self.has_target else self.relations
         return replace(self, relations=[target, *sets], has_target=True)
 
     def score(self, values: MeasuredRelations) -> float:
-        """Return the ``watched`` score of an encoder with these measures."""
+        """Return the ``watched`` score of an encoder, given its measures."""
         of_sets = values[1:] if self.has_target else values
         by_cosine = [value["cosine"] for value in of_sets]
         return watched_score(
@@ -137,9 +137,9 @@ class WatchedRelations:
 
 
 def watched_encoder(model: EncoderConfig, reference: EncoderConfig, tower: Tower) -> EncoderConfig:
-    """Return an encoder configuration that embeds watched data like a trial with this tower, in fp32.
+    """Return the configuration for embedding watched data with a trial's encoder, in fp32.
 
-    With the ``query`` tower, documents get the reference encoder's prompt, as in a stored index.
+    With the ``query`` tower, documents get the reference encoder's prompt.
     """
     document = reference if tower == "query" else model
     prompts = Prompts(query=model.prompt_on("query"), document=document.prompt_on("document"))
@@ -149,7 +149,7 @@ def watched_encoder(model: EncoderConfig, reference: EncoderConfig, tower: Tower
 def measure_untuned(
     loaded: LoadedEncoder, relations: Sequence[Relations], display: Display
 ) -> tuple[Embedded, MeasuredRelations]:
-    """Return an encoder's embeddings of all sentences as documents, and its measures on all relations."""
+    """Return an encoder's document embeddings of all sentences and its measures on all relations."""
     with unnormalized(loaded.model):
         documents = embed_documents(loaded, relations, display)
         return documents, measure_embedded(loaded, documents, relations, display)
@@ -158,9 +158,9 @@ def measure_untuned(
 def warn_of_untested(
     relations: WatchedRelations, values: MeasuredRelations, display: Display
 ) -> None:
-    """Warn about sets with queries or groups that cannot be measured, and about sets that are too small to be tested."""
+    """Warn about groups that cannot be measured and sets that are too small for a significance test."""
     measures = [DataMeasures(*both) for both in zip(relations.relations, values, strict=True)]
     warn_of_skipped(measures, display)
     for measure in measures:
         if not measure_tables.is_tested(measure):
-            display.warn(f"{measure.relations.name}: too small to be tested")
+            display.warn(f"{measure.relations.name}: too small for a significance test")

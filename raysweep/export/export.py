@@ -58,7 +58,7 @@ NUM_SENTENCES = 32
 NUM_TIMED = 10  # number of sentences whose encoding is timed
 LONG_TEXT = 4000  # characters, about 1,000 tokens
 MAX_DIFFERENCE = 1e-5  # maximum difference between coordinates of unit vectors
-MAX_DIFFERENCE_WITH_CLASSES = 1e-4  # with class probabilities, whose logits amplify rounding errors
+MAX_DIFFERENCE_WITH_CLASSES = 1e-4  # with class probabilities; logits amplify rounding errors
 
 
 def export(  # noqa: PLR0913 (the options of the command)
@@ -71,25 +71,26 @@ def export(  # noqa: PLR0913 (the options of the command)
     conditions: Sequence[str] = (),
     data_set: str | None = None,
 ) -> str:
-    """Write the model of a run's front point (``knee``, ``best`` or a point's name) to the new folder ``to``.
+    """Export the model of a point on a run's front to the new folder ``to``.
 
-    With ``conditions`` (see :func:`raysweep.report.choice.choose`), ``knee`` and ``best`` are chosen among the points
-    that meet them. For a run over a sequence, ``data_set`` must name the data set whose mask the model applies to all
-    sentences.
+    ``SentenceTransformer(to)`` loads the model without raysweep. The saved model is verified before the folder gets its
+    final name. If an error occurs, no files are left behind.
 
-    The model loads with ``SentenceTransformer(to)``, without raysweep. Its card contains the code to load it, from
-    ``hub_name`` if given. Adapters are merged into the weights; with ``as_adapter``, the folder contains the adapter
-    instead, and loading it requires the base model. The saved model is loaded again and verified before the folder gets
-    its final name. An error leaves nothing behind.
+    Args:
+        place: The run's folder.
+        point: ``knee``, ``best`` or the name of a point.
+        to: The folder to create.
+        hub_name: The model's name on the Hub, for the loading code in the model card.
+        as_adapter: Whether to export only the adapter instead of merging it into the weights.
+        conditions: Conditions that ``knee`` and ``best`` must meet; see :func:`raysweep.report.choice.choose`.
+        data_set: The data set whose mask the model uses; required for a run over a sequence.
 
     Returns:
-        A description of the exported point: its scores on dev, its width, its size, the number of encoders, the time to
-        encode a sentence on the CPU, and the guards that it does not meet or was not scored on.
+        A description of the exported model: dev scores, size, encoding time and missed guards.
 
     Raises:
-        InputError: If the point does not exist, ``to`` exists, two encoders cannot be joined, ``as_adapter`` is
-            set for a point that is not an adapter, the saved model returns different vectors, or the run's settings
-            have changed since it began.
+        InputError: If the point does not exist or cannot be exported, ``to`` exists, the saved model returns different
+            vectors, or the run's settings have changed since it started.
     """
     if to.exists():
         raise InputError(f"{to}: already exists; allowed: a new folder")
@@ -115,7 +116,7 @@ def export(  # noqa: PLR0913 (the options of the command)
         unmeasured = [name for name in settings["guards"] if name not in member.guards]
     except (ValidationError, KeyError, TypeError, ValueError):
         raise InputError(
-            f"{run.location}/{SETTINGS}: missing or damaged; restore the run's own file"
+            f"{run.location}/{SETTINGS}: missing or damaged; restore the original file"
         ) from None
     replicates = (
         event.run or 0
@@ -150,10 +151,10 @@ def export(  # noqa: PLR0913 (the options of the command)
 
 
 def _export_probe(run: Folder, summary: Summary, name: str, to: Path, hub_name: str | None) -> str:
-    """Write the model of one of the probe's points after refitting its head on the run's artifacts.
+    """Refit the probe's head on the run's artifacts and export one of the probe's points.
 
     Raises:
-        InputError: If the point does not exist, artifacts are missing, or the head does not reproduce its scores.
+        InputError: If the point does not exist, artifacts are missing, or the refitted head has different scores.
     """
     results = summary.results
     probes: dict[str, Point] = {}
@@ -205,10 +206,7 @@ def model_of(run: Folder, chosen: Point) -> "SentenceTransformer":
 
 
 class _PointModel(NamedTuple):
-    """The model of a point.
-
-    ``embed`` embeds sentences as queries and as documents with the encoders that the point was scored with.
-    """
+    """The model of a point, and the functions that embed queries and documents as in the point's evaluation."""
 
     model: "SentenceTransformer"
     embed: Sides[Callable[[Sequence[str]], Embeddings]]
@@ -232,7 +230,7 @@ def _build(
     trainable = _load_tuned(chosen, weights, encoders)
     if as_adapter:
         base = BaseModel.of(encoders.model)
-        is_on_hub = encoders.model.name != "demo"  # the demo model comes from a package
+        is_on_hub = encoders.model.name != "demo"  # the demo model is loaded from a package
         adapter.keep(trainable.model, _share(chosen), base.hub_name if is_on_hub else None)
     else:
         trainable.finish(_share(chosen))
@@ -246,7 +244,7 @@ def _build(
 
 
 class _Encoder(NamedTuple):
-    """A point's model for one side or both, without prompts, and a function that embeds sentences with a prompt."""
+    """A model without prompts, and a function that embeds sentences with a prompt."""
 
     model: "SentenceTransformer"
     embed: Callable[..., Embeddings]
@@ -255,7 +253,7 @@ class _Encoder(NamedTuple):
 def _build_encoder(
     chosen: Point, tuned: "SentenceTransformer", head: Head | None, encoders: RunEncoders
 ) -> _Encoder:
-    """Build the model of a point, for one side or both, from a tuned encoder."""
+    """Build the model of a point from a tuned encoder."""
     if chosen.kind in joined_encoder.KINDS:
         reference = _load_reference(encoders, chosen)
         model = joined_encoder.build(chosen.key, tuned, reference, head)
@@ -292,7 +290,7 @@ def _build_sub_embedding(
 
 
 def _build_pair(chosen: Point, weights: TrainedWeights, encoders: RunEncoders) -> _PointModel:
-    """Build the model of a trial that tuned two encoders, one for queries and one for documents."""
+    """Build the model of a point whose trial tuned separate query and document encoders."""
     sides = Sides[Side]("query", "document")
 
     def build_side(side: Side) -> _Encoder:
@@ -312,7 +310,7 @@ def _build_pair(chosen: Point, weights: TrainedWeights, encoders: RunEncoders) -
 def _build_query_encoder(
     chosen: Point, tuned: "SentenceTransformer", encoders: RunEncoders
 ) -> _PointModel:
-    """Build the model of a trial that tuned only the query encoder."""
+    """Build the model of a point whose trial tuned only the query encoder."""
     reference = _load(encoders.reference, encoders.reference_identity, "reference")
     prompts = Sides(encoders.prompts.query, encoders.reference_prompts.document)
     embed_query = partial(encoder.embed_texts, tuned, prompt=prompts.query)
@@ -333,7 +331,7 @@ def _check_adapter(weights: TrainedWeights, chosen: Point) -> None:
     """Raise InputError unless the model of a point is a single encoder with an adapter."""
     if weights.is_separate:
         raise InputError(
-            f"--adapter: trial {chosen.trial} tuned two encoders (tower is separate); allowed: points of one encoder"
+            f"--adapter: trial {chosen.trial} tuned two encoders (tower is separate); allowed: points with one encoder"
         )
     if chosen.kind in (*joined_encoder.KINDS, *QUERY_KINDS):
         raise InputError(
@@ -346,7 +344,7 @@ def _check_adapter(weights: TrainedWeights, chosen: Point) -> None:
 
 
 def _choose(run: Folder, summary: Summary, point: str, conditions: Sequence[str]) -> Member:
-    """Return the point with this name on the front, or on the front of points that use the pool's labels."""
+    """Return the member that ``point`` names, on the ordinary front or on the front of labeled points."""
     members = summary.members
     if not members:
         raise InputError(f"{run.location}: no trial finished a rung, so there is nothing to export")
@@ -376,9 +374,9 @@ def _choose(run: Folder, summary: Summary, point: str, conditions: Sequence[str]
 def _choose_by_conditions(
     run: Folder, summary: Summary, point: str, conditions: Sequence[str]
 ) -> Member:
-    """Return the knee or the best point among the front's members that meet the conditions.
+    """Return the knee or the best point among the front members that meet the conditions.
 
-    If no member meets them, choose among all points whose weights were kept: those at the rungs of front members.
+    If no front member meets them, choose among all points whose weights are stored.
     """
     if point not in ("knee", "best"):
         raise InputError(f"--point is {point}; allowed with --where or --prefer: knee, best")
@@ -435,7 +433,7 @@ def _load_tuned(chosen: Point, weights: TrainedWeights, encoders: RunEncoders) -
 
 
 def _share(chosen: Point) -> float:
-    """Return the share of the trained weights in a point's encoder; 1 unless the point is interpolated."""
+    """Return the interpolation weight of the trained weights, or 1 if the point is not interpolated."""
     if chosen.kind != "interpolate":
         return 1.0
     assert chosen.value is not None
@@ -443,7 +441,7 @@ def _share(chosen: Point) -> float:
 
 
 def _load_reference(encoders: RunEncoders, chosen: Point) -> "SentenceTransformer":
-    """Load the reference encoder, for a point that includes it."""
+    """Load the reference encoder of a point, or raise InputError if its inputs differ from the tuned encoder's."""
     model, reference = encoders.model, encoders.reference
     if (reference.prompt, reference.max_tokens) != (model.prompt, model.max_tokens):
         raise InputError(
@@ -466,14 +464,13 @@ def _load(
 
 
 def _similarity(chosen: Point) -> Literal["cosine", "dot"]:
-    """Return the similarity function of the point."""
     return "dot" if chosen.kind in joined_encoder.BY_PRODUCT else "cosine"
 
 
 def _set_prompts(model: "SentenceTransformer", prompts: Sides[str]) -> None:
-    """Make ``encode_query`` and ``encode_document`` use these prompts and the same maximum length.
+    """Set the prompts for queries and documents, and make ``encode`` use the document prompt.
 
-    ``encode`` uses the document prompt. Prompts with other names remain those of the base model.
+    Other prompts are kept. Separate maximum lengths for queries and documents are removed.
     """
     model.prompts = {**model.prompts, "query": prompts.query, "document": prompts.document}
     default = "query" if prompts.is_shared else "document"
@@ -490,12 +487,12 @@ def _set_prompts(model: "SentenceTransformer", prompts: Sides[str]) -> None:
 
 
 def _sample_sentences(run: Folder) -> list[str]:
-    """Return some of the run's sentences, or demo sentences if the run's artifacts are missing or in an object store.
+    """Return sentences from the run, or demo sentences if its artifacts are missing or in an object store.
 
-    They include capitals, accents, and a text that most models truncate.
+    Texts with capitals, accents and more tokens than most models accept are appended.
     """
     sentences: list[str] = []
-    # The run can be exported without its artifacts.
+    # a run can be exported without its artifacts
     with contextlib.suppress(InputError, OSError):
         prepared = Prepared.read(run.fetch("prepared.json"))
         artifact = prepared.sentences_artifact
@@ -519,8 +516,7 @@ def _embed_joined(
 ) -> Embeddings:
     """Return the vectors (sentences, width) of a point that joins the tuned and the reference encoder.
 
-    Their inner products are the point's sums of cosines, by the formulas in
-    :mod:`raysweep.evaluation.operating_points`.
+    The formulas are in :mod:`raysweep.evaluation.operating_points`.
     """
     kind, value = key
     assert value is not None
@@ -538,7 +534,7 @@ def _embed_sub_joined(
     sentences: Sequence[str],
     prompt: str,
 ) -> Embeddings:
-    """Return the ``concat(value)`` vectors (sentences, width) of a data set's sub-embeddings and the reference."""
+    """Return the ``concat(value)`` vectors (sentences, width) of a data set's sub-embeddings and reference embeddings."""
     return _concatenate(
         value, embed(sentences, prompt=prompt), encoder.embed_texts(reference, sentences, prompt)
     )
@@ -560,7 +556,7 @@ def _embed_sum(
 def _embed_truncated(
     model: "SentenceTransformer", width: int | None, sentences: Sequence[str], prompt: str
 ) -> Embeddings:
-    """Return the first ``width`` coordinates of the sentences' vectors, (sentences, width)."""
+    """Return the first ``width`` coordinates of the embeddings, (sentences, width)."""
     return encoder.embed_texts(model, sentences, prompt, unit=False)[:, :width]
 
 
@@ -576,17 +572,14 @@ def _join(first: Embeddings, second: Embeddings) -> Embeddings:
 
 @dataclass(frozen=True)
 class _Expected:
-    """Sample sentences with their vectors under the encoders that a point was scored with, and the similarity function.
-
-    ``embeddings`` holds the sentences' vectors as queries and as documents.
-    """
+    """The embeddings of sample sentences and the similarity function that an exported model must reproduce."""
 
     sentences: Sequence[str]
     embeddings: Sides[Embeddings]
     similarity: Literal["cosine", "dot"]  # dot for vectors with class probabilities
 
     def find_difference(self, embeddings: Embeddings, side: Side) -> str:
-        """Describe how the sentences' vectors on a side differ from the expected ones; empty if they do not differ."""
+        """Describe how embeddings differ from the expected ones, or return "" if they match."""
         expected = self.embeddings.of(side)
         if embeddings.shape != expected.shape:
             return f"returns vectors of width {embeddings.shape[-1]}; the scored vectors have width {expected.shape[-1]}"
@@ -603,7 +596,7 @@ def _verify(folder: Path, expected: _Expected, to: Path) -> float:
     """Load a saved model as users will, and raise InputError if its vectors differ from the expected ones.
 
     Returns:
-        The shortest time in milliseconds to encode one of the short sentences as a query.
+        The minimum time to encode a query, in milliseconds.
     """
     from sentence_transformers import SentenceTransformer
 
@@ -615,7 +608,7 @@ def _verify(folder: Path, expected: _Expected, to: Path) -> float:
                 embeddings[method.__name__] = method(
                     list(expected.sentences), show_progress_bar=False
                 )
-    except Exception as error:  # loading may fail in any layer below
+    except Exception as error:  # loading may raise any exception
         reason = " ".join(str(error).split())[:300]
         raise InputError(f"{to}: not written: the saved model cannot be loaded: {reason}") from None
     for name, vectors in embeddings.items():
@@ -649,7 +642,7 @@ def _write(
     ``write_card`` is passed the folder and the model's name.
 
     Returns:
-        The time in milliseconds to encode a query, from :func:`_verify`.
+        The minimum time to encode a query, in milliseconds.
     """
     temporary = to.with_name(f".{to.name}.{os.getpid()}")
     _remove_leftovers(to)
@@ -659,7 +652,7 @@ def _write(
             milliseconds = _verify(temporary, expected, to)
             provenance.write(temporary)
             write_card(temporary, to.name)
-            # safetensors makes weight files readable only by their owner; give them the mode of other new files.
+            # safetensors makes weight files readable only by their owner
             mode = (temporary / "modules.json").stat().st_mode
             for file in temporary.rglob("*.safetensors"):
                 file.chmod(mode)
@@ -670,7 +663,7 @@ def _write(
 
 
 def _remove_leftovers(to: Path) -> None:
-    """Remove the temporary folders of killed exports to the same place."""
+    """Remove the temporary folders of killed exports to ``to``."""
     for leftover in to.parent.glob(f".{glob.escape(to.name)}.*"):
         process = leftover.name.rpartition(".")[2]
         if process.isdecimal() and not _is_alive(int(process)):
@@ -689,7 +682,7 @@ def _is_alive(process: int) -> bool:
 
 @contextlib.contextmanager
 def _removed_on_failure(temporary: Path) -> Iterator[None]:
-    """On failure within the context, remove ``temporary`` and the parent folders created for it."""
+    """If the block fails, remove ``temporary`` and the parent folders created for it."""
     missing = [parent for parent in temporary.parents if not parent.exists()]
     try:
         yield

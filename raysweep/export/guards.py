@@ -1,4 +1,4 @@
-"""Guards: sentence-transformers evaluators that score front members on the data in users' files."""
+"""Guards: sentence-transformers evaluators that score front members on user-provided files."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +19,7 @@ class Guard:
     """A guard with its files loaded.
 
     ``evaluator`` creates a new evaluator for each model, because an evaluator keeps its first model's similarity function.
-    ``left_out`` describes which rows are excluded, if any.
+    ``left_out`` is a message about excluded rows, or empty.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Guard:
         """Read the guard's files.
 
         Raises:
-            InputError: If a file is invalid; the message names the file, row and problem.
+            InputError: If a file is invalid.
         """
         if config.kind == "retrieval":
             return cls(name, config, _retrieval(config))
@@ -62,7 +62,7 @@ class Guard:
 
 
 def check(guards: Mapping[str, GuardConfig], warn: Callable[[str], None]) -> None:
-    """Read all files of the guards, so that errors are reported before any long-running work."""
+    """Raise InputError if a guard's file is invalid, and warn about excluded rows."""
     for name, config in guards.items():
         try:
             guard = Guard.open(name, config)
@@ -75,7 +75,7 @@ def check(guards: Mapping[str, GuardConfig], warn: Callable[[str], None]) -> Non
 def measure(
     run: Folder, guards: Mapping[str, GuardConfig], wanted: Mapping[Point, list[str]]
 ) -> Iterator[GuardScore | InputError]:
-    """Yield the scores of points on their ``wanted`` guards, and an InputError for each failure."""
+    """Yield the score of each point on each of its ``wanted`` guards, or an InputError if scoring fails."""
     opened: dict[str, Guard] = {}
     for name, config in guards.items():
         try:
@@ -95,7 +95,7 @@ def measure(
             guard = opened[name]
             try:
                 metric, score = guard.score(model)
-            except Exception as error:  # the library may raise anything
+            except Exception as error:  # the library may raise any exception
                 yield _as_input_error(f"{name} for {point.name}", error)
                 continue
             if not math.isfinite(score):
@@ -147,7 +147,7 @@ def _retrieval(config: GuardConfig) -> Callable[[], Any]:
 
 
 def _texts(file: str) -> dict[str, str]:
-    """Return texts keyed by id. Raise InputError if an id occurs twice."""
+    """Read texts keyed by id, or raise InputError if an id occurs twice."""
     texts: dict[str, str] = {}
     for row, (key, text) in enumerate(_rows(file, ("id", "text")), 1):
         if key in texts:
@@ -159,18 +159,18 @@ def _texts(file: str) -> dict[str, str]:
 
 
 def _rows(file: str, columns: tuple[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the rows of two columns as text. Raise InputError if a cell is empty or the file has no rows."""
+    """Yield the rows of two columns as text, or raise InputError if a cell is empty or there are no rows."""
     num_rows = 0
     for piece in sources.pieces(file):
         for block in sources.read_values(piece, columns):
             for cells in zip(*block, strict=True):
                 num_rows += 1
-                # Treat None and NaN (which differs from itself) as empty.
+                # treat None and NaN (the only value that differs from itself) as empty
                 texts = ["" if cell is None or cell != cell else str(cell) for cell in cells]
                 for column, text in zip(columns, texts, strict=True):
                     if not text.strip():
                         raise InputError(
-                            f"{piece.name}: row {num_rows}: {column} is empty; allowed: a text"
+                            f"{piece.name}: row {num_rows}: {column} is empty; allowed: non-empty text"
                         )
                 yield texts[0], texts[1]
     if not num_rows:

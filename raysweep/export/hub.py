@@ -8,7 +8,7 @@ from raysweep.data.hub import reachable
 from raysweep.encoders import provenance
 from raysweep.errors import InputError
 
-KEPT_HERE = (provenance.FILE,)  # contains the paths of the run and its data
+KEPT_HERE = (provenance.FILE,)  # not uploaded, because it contains local paths
 
 
 def check_name(name: str) -> None:
@@ -27,11 +27,8 @@ def check_name(name: str) -> None:
 def push(folder: Path, name: str, *, private: bool) -> str:
     """Upload an exported model to the repository ``name``, creating it if necessary, and return its URL.
 
-    The file with local paths is not uploaded.
-
     Raises:
-        InputError: If the Hub is unreachable or rejects the upload. The folder is kept, and the one-line
-            message explains how to push it later.
+        InputError: If the Hub is unreachable or rejects the upload. The folder is kept.
     """
     upload = f"run: hf upload {shlex.quote(name)} {shlex.quote(str(folder))} . --exclude {' '.join(KEPT_HERE)}"
     written = f"{folder} was written but not pushed to {name}"
@@ -63,7 +60,7 @@ def push(folder: Path, name: str, *, private: bool) -> str:
         )
     except InputError:
         raise
-    except Exception as error:  # the client passes on any error from its lower layers
+    except Exception as error:  # the client may raise any exception
         reason = _one_line(error).replace(token, "(token)")
         raise InputError(f"{written}: {reason}; to upload it later, {upload}") from None
     return f"{api.endpoint}/{name}"

@@ -1,9 +1,9 @@
-"""Operating points of two encoders as one sentence-transformers model, built from the library's own modules.
+"""Sentence-transformers models for operating points that join two encoders.
 
-Modules from other packages require ``trust_remote_code=True``, so the library's own modules join the two vectors. The
-first encoder stores its vector in ``features["cls_token_embeddings"]``. In the second, ``HierarchicalTokenPooling``
-reduces the tokens to one, their normalized mean. ``Pooling`` then concatenates the first vector and that mean. Both
-encoders read the same tokens.
+The models consist only of the library's own modules, because others require ``trust_remote_code=True``. The first
+encoder stores its embedding in ``features["cls_token_embeddings"]``. In the second encoder, ``HierarchicalTokenPooling``
+reduces the token embeddings to their normalized mean. ``Pooling`` then concatenates the two vectors. Both encoders
+receive the same tokens.
 """
 
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 KINDS = ("concat", "class_concat", LABELED)  # points that join two encoders
 
-# kinds with vectors of varying norms, whose similarity is the inner product
+# kinds whose embeddings have different norms and are compared by inner product
 BY_PRODUCT = (
     "class_concat",
     LABELED,
@@ -36,14 +36,14 @@ _FIRST = "cls_token_embeddings"  # key of the first encoder's vector
 def build(
     key: PointKey, tuned: "SentenceTransformer", reference: "SentenceTransformer", head: Head | None
 ) -> "SentenceTransformer":
-    """Return a model for a point of one of ``KINDS``; its similarities rank sentences as in the point's evaluation.
+    """Return a model for a point of one of ``KINDS`` that ranks sentences as in the point's evaluation.
 
-    For ``concat``, the model returns the weighted vector [e_M ; e_R], scaled to unit length. For ``class_concat``, it
-    returns the weighted vector [p ; e_R], whose norm varies, so its similarity function is ``dot``. For a ``labeled``
-    point, the same model embeds the queries; in the vectors of the pool, one-hot labels with the same weight replace p.
+    For ``concat(g)``, embeddings are [sqrt(g) e_M; e_R], scaled to unit length. For ``class_concat(g)``, they are
+    [sqrt(g) p; e_R], and the similarity function is ``dot``. For ``labeled(g)``, the ``class_concat(g)`` model embeds
+    queries.
 
     Raises:
-        InputError: If the encoders do not read the same tokens, or the second does not use mean pooling.
+        InputError: If the encoders tokenize sentences differently, or the reference does not use mean pooling.
     """
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize
@@ -63,7 +63,7 @@ def build(
 
 
 def unit_modules(model: "SentenceTransformer") -> list[nn.Module]:
-    """Return a model's modules, plus one that scales embeddings to unit length unless the last one does so."""
+    """Return a model's modules, followed by ``Normalize`` if it is not the last one already."""
     from sentence_transformers.sentence_transformer.modules import Normalize
 
     modules: list[nn.Module] = list(model.children())
@@ -76,7 +76,7 @@ def sum_modules(
     """Return modules that embed sentences as e_R + value * e_M, scaled to unit length.
 
     Raises:
-        InputError: If the encoders do not read the same tokens, or the second does not use mean pooling.
+        InputError: If the encoders tokenize sentences differently, or the reference does not use mean pooling.
     """
     from sentence_transformers.sentence_transformer.modules import Normalize
 
@@ -116,7 +116,7 @@ def _joined_modules(
         raise InputError(
             f"{key_name(key)} cannot be exported: the reference encoder is not a transformer with mean pooling"
         )
-    # reduces the reference encoder's tokens to one, their normalized mean
+    # reduces the reference encoder's token embeddings to their normalized mean
     one_token = HierarchicalTokenPooling(1e9, num_protected_tokens=0, tasks=["query", "document"])
     concatenation = Pooling(encoder.embedding_width(reference), pooling_mode=("cls", "mean"))
     return [*unit_modules(tuned), first, transformer, one_token, concatenation]
@@ -131,7 +131,7 @@ def _classifier(head: Head) -> nn.Module:
     """Return a module that maps unit embeddings to class probabilities."""
     weight = torch.from_numpy(head.weight.astype(np.float64)) * head.weight.shape[1] ** 0.5
     bias = torch.from_numpy(head.bias.astype(np.float64))
-    # softmax over two classes is a sigmoid of the difference; torch.nn.Softmax() lacks a dim
+    # a softmax over two classes is a sigmoid of the difference, which needs no implicit dim
     if len(bias) == 2:
         weight, bias = weight - weight.flip(0), bias - bias.flip(0)
         return linear(weight.float(), bias.float(), nn.Sigmoid(), output=_FIRST)
@@ -139,7 +139,7 @@ def _classifier(head: Head) -> nn.Module:
 
 
 def _weighting(value: float, first_width: int, reference_width: int) -> nn.Module:
-    """Return a module that scales the first vector by sqrt(value), so that inner products are weighted by value."""
+    """Return a module that multiplies the first vector by sqrt(value)."""
     first_weights = torch.full((first_width,), value**0.5)
     weights = torch.cat([first_weights, torch.ones(reference_width)])
     return linear(weights.diag(), torch.zeros(len(weights)), nn.Identity())

@@ -1,7 +1,4 @@
-"""Model card of an exported model: sentence-transformers' own card with added sections about the sweep and its front.
-
-The library's part covers metadata, architecture, usage, metrics, hyperparameters and citations.
-"""
+"""Model cards of exported models: the sentence-transformers card with sections about the sweep and its front."""
 
 import inspect
 import json
@@ -42,22 +39,22 @@ PICTURE = "front.png"
 _TASK = "retrieval of sentences of the same class that are close in meaning"
 _TASK_OF_RELATIONS = "retrieval of the documents that are relevant to a query"
 _DEMO_DATA = "demo (sentences that raysweep generates from a grammar)"
-# a heading of the library's card; the front is inserted before it
+# heading in the library's card before which the front is inserted
 _TRAINING = "\n## Training Details\n"
-_DOWNLOAD = "# Download from the 🤗 Hub\n"  # in the usage section, which assumes a model on the Hub
+_DOWNLOAD = "# Download from the 🤗 Hub\n"  # line in the usage section for models on the Hub
 _PLACEHOLDER = "sentence_transformers_model_id"
 
 _JOINED = {
     "concat": "Each embedding is [√g·e_M ; e_R]/√(1+g), where e_M is the tuned encoder's embedding and e_R the reference "
-    "encoder's, so that cosines rank by cos_R + g·cos_M. Modules of sentence-transformers 6 join the two encoders.",
+    "encoder's. Ranking by cosine is equivalent to ranking by cos_R + g·cos_M. The model requires sentence-transformers 6.",
     "class_concat": "Each embedding is [√g·p ; e_R], where p are the class probabilities from the tuned encoder's head and "
     "e_R is the reference encoder's embedding. Rank by the inner product, which is cos_R + g·p·p'. Embeddings have "
-    "different norms, so do not normalize them. Modules of sentence-transformers 6 join the two encoders.",
+    "different norms, so do not normalize them. The model requires sentence-transformers 6.",
     LABELED: "The model embeds queries as [√g·p ; e_R], where p are the class probabilities from the tuned encoder's head "
-    "and e_R is the reference encoder's embedding. For the sentences to retrieve, whose labels are known, one-hot labels "
-    "replace p, as in the code below; the inner product with a query is then cos_R + g·p(the sentence's label). Embeddings "
-    "have different norms, so do not normalize them. If the labels are not used, this is a class_concat model, which has "
-    "different scores. Modules of sentence-transformers 6 join the two encoders.",
+    "and e_R is the reference encoder's embedding. For the sentences in the pool, replace p with one-hot labels, as in the "
+    "code below. The inner product with a query is then cos_R + g·p(the sentence's label). Embeddings have different norms, "
+    "so do not normalize them. Without the labels, this is a class_concat model, and the scores do not apply. The model "
+    "requires sentence-transformers 6.",
     QUERY: "`encode_query` uses the tuned encoder and `encode_document` the reference encoder, so the reference encoder's "
     "existing document embeddings stay valid.",
     QUERY_CONCAT: "`encode_query` returns e_R + g·e_M, scaled to unit length, where e_M is the tuned encoder's embedding "
@@ -77,11 +74,9 @@ _SEPARATE = (
 class CardFacts:
     """The facts about an exported point.
 
-    ``data`` holds the run's data settings, and ``pool_seed`` is the seed for its pools. ``replicate`` is the trial's
-    replicate number, from which its seed is derived, or 0 if it is not a replicate. ``hub_name`` is the model's name on
-    the Hub, or None to load it from its folder. ``unmeasured`` lists the sweep's guards without a score for this point.
-    ``is_adapter`` states whether the folder contains only a LoRA adapter. ``data_set`` is the data set whose mask the
-    model uses, if the run is on a sequence.
+    ``replicate`` is the trial's replicate number, or 0 if it is not a replicate. ``hub_name`` is the model's name on the
+    Hub, if it has one. ``unmeasured`` lists the guards without a score for this point. ``is_adapter`` is True if only a
+    LoRA adapter is exported. ``data_set`` is the data set whose mask the model uses, for runs over a sequence.
     """
 
     summary: Summary
@@ -101,7 +96,6 @@ class CardFacts:
 
     @property
     def front(self) -> Sequence[Member]:
-        """Return the front that the point is on."""
         return self.summary.labeled if self.point.kind == LABELED else self.summary.members
 
     @property
@@ -116,7 +110,7 @@ class CardFacts:
 
     @property
     def models(self) -> Mapping[str, BaseModel]:
-        """Return the models from which the point's model is built, keyed by role."""
+        """Return the models that the exported model is built from, keyed by role."""
         base = BaseModel.of(self.encoders.model)
         if self.point.kind not in KINDS:
             return {"base": base}
@@ -124,7 +118,7 @@ class CardFacts:
 
 
 class RetrievalScores:
-    """A point's scores on one split, in place of an evaluator in the library's card."""
+    """A replacement for the library's evaluators in the card, for a point's scores on one split."""
 
     primary_metric = None
 
@@ -139,7 +133,7 @@ class RetrievalScores:
 
 
 def write(model: SentenceTransformer, facts: CardFacts, folder: Path, name: str) -> None:
-    """Write the card and its picture into the folder of a model called ``name``.
+    """Write a model's card and its picture to ``folder``.
 
     Raises:
         OSError: If a file cannot be written.
@@ -167,7 +161,7 @@ def write_probe(  # noqa: PLR0913 (the facts of a card)
     folder: Path,
     name: str,
 ) -> None:
-    """Write the card of a probe point into the folder of a model called ``name``, or ``hub_name`` on the Hub.
+    """Write the card of a probe point to ``folder``.
 
     Raises:
         OSError: If a file cannot be written.
@@ -204,7 +198,7 @@ def write_probe(  # noqa: PLR0913 (the facts of a card)
 def _library_card(
     model: SentenceTransformer, hub_name: str | None, name: str
 ) -> tuple[str, str, str]:
-    """Return the library's card in three parts: up to the training section, that section's heading, and the rest."""
+    """Return the library's card, partitioned at the heading of its training section."""
     card = generate_model_card(model)
     if hub_name is None:
         card = card.replace(_DOWNLOAD, "")
@@ -246,13 +240,13 @@ def _card_data(
     data.set_best_model_step(point.step or 0)
     loss_class = _loss_class(facts)
     has_citation = not is_own(loss_class) and hasattr(loss_class, "citation")
-    # only the class's name and citation are read
+    # the library reads only the class's name and citation
     data.set_losses([object.__new__(loss_class)] if has_citation else [])
     return data
 
 
 def _metrics(summary: Summary, point: Point) -> dict[str, str]:
-    """Return scores in [0, 1], keyed by name, as text that starts with the number."""
+    """Return a point's scores in [0, 1] and their intervals as text, keyed by score name."""
     intervals = summary.intervals_of(point)
     metrics = {}
     for name in summary.score_names:
@@ -264,7 +258,7 @@ def _metrics(summary: Summary, point: Point) -> dict[str, str]:
 
 
 def _training_logs(facts: CardFacts) -> list[dict[str, Any]]:
-    """Return a row for each rung of the trial, with the dev scores of the point of the same kind."""
+    """Return a row for each rung of the trial, with the dev scores of the same operating point."""
     results, exported, goals = facts.summary.results, facts.point, facts.summary.goals
     points_by_step = {}
     for point in (*results.points, *results.labeled):
@@ -296,7 +290,7 @@ def _datasets(facts: CardFacts) -> list[dict[str, Any]]:
     ]
     loss_class = _loss_class(facts)
     described_loss = {"fullname": f"{loss_class.__module__}.{loss_class.__name__}"}
-    # Describe raysweep's own losses by a summary instead of a class that readers may not have installed.
+    # readers of the card may not have raysweep installed, so describe its losses by a summary
     if is_own(loss_class):
         summary = (inspect.getdoc(loss_class) or "").partition(".\n")[0].replace("``", "")
         described_loss = {"fullname": f"{facts.config.loss} ({summary})"}
@@ -309,7 +303,7 @@ def _datasets(facts: CardFacts) -> list[dict[str, Any]]:
 
 
 def _named_source(source: str) -> dict[str, str]:
-    """Return a source with its name on the Hub, or else its file name without parent folders."""
+    """Return a source's name on the Hub, or its file name without parent folders."""
     if source == "demo":
         return {"name": _DEMO_DATA}
     if source.startswith("hub:"):
@@ -342,7 +336,7 @@ def _front_section(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
         marks.append("the best point by the objective")
     mark = f"; it is {' and '.join(marks)}" if marks else ""
     place = f"one of {len(members)} points" if len(members) > 1 else "the only point"
-    kind = " of points that use the labels of the pool" if facts.point.kind == LABELED else ""
+    kind = " of points that use pool labels" if facts.point.kind == LABELED else ""
     loading = ""
     if facts.is_adapter:
         base = _plain(models["base"].shown)
@@ -350,7 +344,7 @@ def _front_section(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
     paragraphs = [
         "## The front it was chosen from",
         f"![{front_title(summary.goals)} of the sweep's points, and their front]({PICTURE})",
-        f"This model is {place} on the front{kind} that the sweep found{mark}. {_plain(objective_text(info))}",
+        f"This model is {place} on the sweep's front{kind}{mark}. {_plain(objective_text(info))}",
         _definitions(facts, models),
         _intervals_sentence(facts),
         _reference_sentence(summary),
@@ -366,7 +360,6 @@ def _front_section(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
 
 
 def _definitions(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
-    """Return the definitions of the scores."""
     scale = "The figure shows scores x100; the metrics are in [0, 1]."
     if "reference" in models:
         name = models["reference"].shown
@@ -385,13 +378,13 @@ def _definitions(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
 
 
 def _data_set_sentence(facts: CardFacts) -> str:
-    """Return the text about a model for one data set in a sequence, or an empty string for other models."""
+    """Return a description of a model for one data set in a sequence, or "" for other models."""
     if facts.data_set is None:
         return ""
     names = ", ".join(map(_plain, facts.summary.results.info.tasks))
     return (
         f"The sweep trained an adapter on the data sets {names} in sequence, each with its own mask (HyperMask). This model "
-        f"is for {_plain(facts.data_set)}: it consists of the frozen encoder, followed by dense layers that apply the "
+        f"is for {_plain(facts.data_set)}. It consists of the frozen encoder, followed by dense layers that apply the "
         "adapter with this data set's mask. The scores are means over all data sets, each with its own mask."
     )
 
@@ -447,7 +440,6 @@ def _reference_sentence(summary: Summary) -> str:
 
 
 def _guard_sentence(member: Member) -> str:
-    """Return the sentence with the member's guard scores."""
     terms = []
     for name, score in sorted(member.guards.items()):
         limit = "" if score.at_least is None else f" (required: at least {score.at_least:g})"
@@ -456,7 +448,7 @@ def _guard_sentence(member: Member) -> str:
 
 
 def guard_warnings(facts: CardFacts) -> list[str]:
-    """Return warnings for guards that the point does not meet or was not scored on; empty if it meets all guards."""
+    """Return warnings for guards that the point does not meet or was not scored on."""
     missed = [
         f"{score.score:.5f} on {name} (required: at least {score.at_least:g})"
         for name, score in sorted(facts.member.guards.items())
@@ -506,8 +498,8 @@ def _training_rows(facts: CardFacts) -> dict[str, str]:
         return rows
     sizes = ", ".join(f"{size:,} for {split}" for split, size in info.num_pool.items())
     rows["pool"] = (
-        f"{sizes}; sampled from the sweep's training sentences with seed {facts.pool_seed}: raysweep evaluate --pool-seed "
-        f"{facts.pool_seed} samples the same pool from the same sentences"
+        f"{sizes}; sampled from the sweep's training sentences with seed {facts.pool_seed}. To reproduce the pool, use "
+        f"raysweep evaluate --pool-seed {facts.pool_seed}"
     )
     return rows
 
@@ -535,6 +527,6 @@ def _source_rows(facts: CardFacts, models: Mapping[str, BaseModel]) -> dict[str,
 
 
 def _plain(text: str) -> str:
-    """Return text on one line, with Markdown markup escaped as entities, which tables support too."""
+    """Return text on one line, with Markdown markup escaped as HTML entities."""
     line = " ".join(text.split())
     return re.sub(r"[&<\\`*_|\[\]]", lambda character: f"&#{ord(character[0])};", line)

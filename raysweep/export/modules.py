@@ -1,9 +1,7 @@
-"""The sentence-transformers modules of exported models, except those in :mod:`raysweep.export.joined_encoder`.
+"""Exported models with different query and document encoders, and models for one data set in a sequence.
 
-- Points with different encoders for queries and documents use the library's ``Router``, so that ``encode_query`` and
-  ``encode_document`` call the two encoders; ``encode`` embeds documents.
-- A model for one data set in a sequence is the frozen encoder, followed by the adapter's dense layers with the data
-  set's mask.
+Models with different encoders use the library's ``Router``; their ``encode`` method embeds documents. A model for one
+data set is the frozen encoder, followed by the adapter's dense layers with the data set's mask.
 """
 
 from collections.abc import Sequence
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
 def build_pair(
     models: "Sides[SentenceTransformer]", similarity: Literal["cosine", "dot"]
 ) -> "SentenceTransformer":
-    """Return a model that combines the modules of a query encoder and a document encoder."""
+    """Return a model with separate encoders for queries and documents."""
     modules: Sides[list[nn.Module]] = models.map(lambda model: list(model.children()))
     return _route(modules, similarity)
 
@@ -36,10 +34,10 @@ def build_pair(
 def build_query_encoder(
     key: PointKey, tuned: "SentenceTransformer", reference: "SentenceTransformer"
 ) -> "SentenceTransformer":
-    """Return a model for a point of one of ``QUERY_KINDS``; its cosines rank documents as in the point's evaluation.
+    """Return a model for a point of one of ``QUERY_KINDS``.
 
-    Queries are embedded as e_M for ``query``, and as e_R + g e_M, scaled to unit length, for ``query_concat(g)``.
-    Documents are embedded by the reference encoder, whose stored embeddings stay valid.
+    For ``query``, queries are embedded as e_M. For ``query_concat(g)``, they are embedded as e_R + g e_M, scaled to unit
+    length. The reference encoder embeds documents.
 
     Raises:
         InputError: If the encoders cannot be joined for ``query_concat``.
@@ -82,7 +80,7 @@ def build_sub_embedding(
 ) -> "SentenceTransformer":
     """Return a model that embeds sentences as unit(x + MLP(x)), where x is a sentence's unit embedding under ``base``.
 
-    The library's own dense layers compute the residual connection, since x = relu(x) - relu(-x).
+    Dense layers compute the residual connection as x = relu(x) - relu(-x).
     """
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize
@@ -110,7 +108,7 @@ def embed_sub_embedding(
     sentences: Sequence[str],
     prompt: str,
 ) -> Float32Array:
-    """Return the sub-embeddings (sentences, width) for a data set, computed as in the run's evaluation."""
+    """Return the sub-embeddings (sentences, width) for a data set as in the run's evaluation."""
     embeddings = torch.from_numpy(encoder.embed_texts(base, sentences, prompt))
     embedded: Float32Array = adapter.embed(embeddings, number).numpy()
     return embedded

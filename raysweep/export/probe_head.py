@@ -1,4 +1,4 @@
-"""The head of a run's probe. It is not stored, so it is refitted on the run's artifacts."""
+"""The head of a run's probe, which is not stored and must be refitted on the run's artifacts."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -22,7 +22,7 @@ MAX_DIFFERENCE = 1e-6  # maximum difference from the stored score; the solver ma
 
 
 def fit_again(run: Folder, settings: Mapping[str, Any], point: Point) -> Head:
-    """Refit the probe's head, and verify that it reproduces the scores of one of the probe's points on dev.
+    """Refit the probe's head, and verify that it reproduces the dev scores of a probe point.
 
     Raises:
         InputError: If the settings are damaged, artifacts are missing or have changed, or the scores differ.
@@ -45,7 +45,7 @@ def fit_again(run: Folder, settings: Mapping[str, Any], point: Point) -> Head:
         difference = abs(scores.mean(name) - point[name])
         if not difference <= MAX_DIFFERENCE:
             raise InputError(
-                f"{run.location}: the probe refitted on the artifacts differs in {name} by {difference:.2g}; "
+                f"{run.location}: {name} of the refitted probe differs by {difference:.2g}; "
                 f"allowed: at most {MAX_DIFFERENCE:g}"
             )
     return head

@@ -1,7 +1,4 @@
-"""The encoders of a run, as recorded in its files, and the names and licenses of their models.
-
-Names and licenses come only from the models' files; nothing is guessed.
-"""
+"""The encoders of a run, and the names and licenses of their models."""
 
 import contextlib
 import json
@@ -19,8 +16,8 @@ from raysweep.encoders.locate import locate
 from raysweep.errors import InputError
 from raysweep.storage.folder import Folder
 
-UNKNOWN = "unknown"  # the Hub's word for an unstated license
-OTHER = "other"  # the Hub's word for a license that is not on its list, or for several licenses
+UNKNOWN = "unknown"  # Hub identifier for an unknown license
+OTHER = "other"  # Hub identifier for an unlisted license; also used for several licenses
 
 DEMO = "sentence-transformers/all-MiniLM-L6-v2"  # the model in the demo encoder's package
 
@@ -33,7 +30,7 @@ _MAX_CHARACTERS = 200  # maximum length of a license text in a card
 class RunEncoders:
     """The encoders of a run, with their prompts and identities at the time of the run.
 
-    ``data`` is the name of the artifact with the run's sentences: a hash of their sources.
+    ``data`` is the name of the run's sentence artifact, a hash of the data sources.
     """
 
     model: EncoderConfig
@@ -44,12 +41,10 @@ class RunEncoders:
 
     @property
     def prompts(self) -> Sides[str]:
-        """Return the tuned model's prompts for queries and documents."""
         return _prompts_of(self.model)
 
     @property
     def reference_prompts(self) -> Sides[str]:
-        """Return the reference encoder's prompts for queries and documents."""
         return _prompts_of(self.reference)
 
     @classmethod
@@ -57,7 +52,7 @@ class RunEncoders:
         """Read the encoders from a run's folder.
 
         Raises:
-            InputError: If they are missing or damaged.
+            InputError: If ``prepared.json`` is missing or damaged.
         """
         try:
             prepared = json.loads(run.fetch("prepared.json").read_text(encoding="utf-8"))
@@ -73,13 +68,12 @@ class RunEncoders:
 
 
 def _prompts_of(config: EncoderConfig) -> Sides[str]:
-    """Return a recorded encoder's prompts for queries and documents."""
     return Sides.merge(config.prompt_on("query") or "", config.prompt_on("document") or "")
 
 
 @dataclass(frozen=True)
 class License:
-    """The Hub's identifier for a license, or ``unknown``. ``detail`` names the license if the identifier is ``other``."""
+    """A license's identifier on the Hub, with details if it is ``other`` or ``unknown``."""
 
     identifier: str = UNKNOWN
     detail: str = ""
@@ -89,7 +83,7 @@ class License:
 
     @classmethod
     def of(cls, folder: Path) -> "License":
-        """Return the license in a model's card metadata, or else the one in its ``config.json``."""
+        """Read a model's license from its card or, if it has none there, from ``config.json``."""
         card = _read_values(folder / "README.md")
         config = _read_values(folder / "config.json")
         identifiers = _words(card.get("license") or config.get("license"))
@@ -106,7 +100,7 @@ class License:
 
 @dataclass(frozen=True)
 class BaseModel:
-    """An encoder from which another model is built. ``hub_name`` and ``revision`` are None for a folder."""
+    """An encoder that an exported model is built from. ``hub_name`` and ``revision`` are None for a local folder."""
 
     shown: str
     hub_name: str | None
@@ -133,7 +127,10 @@ class BaseModel:
 
 
 def joint_license(models: Mapping[str, BaseModel]) -> License:
-    """Return the license of a model built from ``models``, keyed by role: unknown if any of theirs is unknown."""
+    """Return the license of a model built from ``models``, which are keyed by role.
+
+    The license is unknown if that of any model is unknown.
+    """
     licenses = {name: model.license for name, model in models.items()}
     distinct = set(licenses.values())
     if len(distinct) == 1:

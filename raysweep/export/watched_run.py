@@ -1,4 +1,4 @@
-"""Measurement of a run's trials on watched data, using the stored weights, for the run's report."""
+"""Measures of a run's trials on watched data, computed with the stored weights."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -49,7 +49,7 @@ def watch_run(
     geometry: Geometry,
     display: Display,
 ) -> list[WatchedRung]:
-    """Measure each trial's last rung with stored weights on the target and the watched sources; write JSON and a figure.
+    """Measure each trial's last rung with stored weights on watched data, and write a JSON file and a figure.
 
     Raises:
         InputError: If the run, its encoder or a source cannot be read, the target has several sets of relations, a
@@ -73,9 +73,9 @@ def watch_run(
 
 @dataclass(frozen=True)
 class TunedTrial:
-    """The rung of a trial to measure. ``load`` returns its model as exported, for use with the prompts in ``config``.
+    """The rung of a trial to measure. ``load`` returns its exported model.
 
-    If ``tower`` is ``query``, the model embeds documents like the base encoder.
+    With the ``query`` tower, documents are embedded by the base encoder.
     """
 
     trial: int
@@ -89,7 +89,7 @@ class TunedTrial:
 def watch(
     base: LoadedEncoder, trials: Sequence[TunedTrial], relations: WatchedRelations, display: Display
 ) -> list[WatchedRung]:
-    """Measure each trial's encoder, and the base encoder with the same prompts, for comparison."""
+    """Compare each trial's encoder with the base encoder, using the same prompts."""
     untuned: dict[str, tuple[Embedded, MeasuredRelations]] = {}
     rungs: list[WatchedRung] = []
     for trial in trials:

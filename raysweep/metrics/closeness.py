@@ -1,4 +1,4 @@
-"""Closeness of embeddings: their cosine, or their negative Euclidean distance without normalization."""
+"""Closeness of embeddings: cosine or negative Euclidean distance."""
 
 from typing import Literal, get_args
 
@@ -12,7 +12,7 @@ GEOMETRIES: tuple[Geometry, ...] = get_args(Geometry)
 
 PAIRS_PER_BLOCK = 2**13
 
-# lower bound on a cosine's denominator, the product of the lengths, which is 0 for a zero vector
+# avoids division by zero for zero vectors
 _SMALLEST = np.finfo(np.float64).tiny
 
 
@@ -22,15 +22,15 @@ def closeness(
     documents: Float32Array,
     pairs: tuple[NDArray[np.integer], NDArray[np.integer]],
 ) -> Float64Array:
-    """Return the closeness of rows of ``queries`` to rows of ``documents``, float64 (pairs,); larger means closer.
+    """Return the closeness of each (query, document) pair, shape (pairs,); larger means closer.
 
-    Repeated pairs get exactly the same value, so they tie. If either vector is zero, the cosine is 0.
+    Repeated pairs get exactly the same value. The cosine of a zero vector is 0.
 
     Args:
         geometry: ``cosine``, or ``distance`` for the negative Euclidean distance without normalization.
         queries: Embeddings (queries, width).
         documents: Embeddings (documents, width).
-        pairs: Row numbers in ``queries`` and row numbers in ``documents``, each (pairs,).
+        pairs: Row indices into ``queries`` and ``documents``, each (pairs,).
     """
     query_rows, document_rows = pairs
     num_documents = len(documents)

@@ -1,4 +1,4 @@
-"""The concave hull of a front: the scores that can be reached by dividing queries among its points."""
+"""The concave hull of a front: the scores reachable by splitting the queries between its points."""
 
 from collections.abc import Sequence
 
@@ -12,12 +12,10 @@ NO_MINIMUM = (-np.inf, -np.inf)
 
 
 def concave_hull(points: ArrayLike) -> NDArray[np.int64]:
-    """Return the vertex indices of the smallest concave curve above the front of points (n, 2).
+    """Return the indices of the hull's vertices among the points (n, 2), by increasing P.
 
-    The vertices are sorted by increasing P. A retrieval that uses one point's neighbors for some queries and another
-    point's for the rest has scores on the chord between the two points. Each oracle point maximizes ``S + bonus * P``,
-    so no encoder's point is above the tangents at the oracle points. Apart from the gaps between bonuses, the oracle's
-    hull is therefore the upper limit. The algorithm is Andrew's monotone chain (1979), O(n log n).
+    Using one point for some queries and another point for the rest produces scores on the chord between the two. The
+    algorithm is Andrew's monotone chain (1979), O(n log n).
     """
     array = as_points(points)
     by_rising_polarity = front_indices(array)[::-1]
@@ -29,7 +27,7 @@ def concave_hull(points: ArrayLike) -> NDArray[np.int64]:
             chord_x, chord_y = point - first
             step_x, step_y = middle - first
             height = chord_x * step_y
-            height_of_chord = chord_y * step_x  # both are multiplied by the chord's width
+            height_of_chord = chord_y * step_x  # both heights are multiplied by chord_x
             if height > height_of_chord:
                 break
             vertices.pop()
@@ -40,9 +38,9 @@ def concave_hull(points: ArrayLike) -> NDArray[np.int64]:
 def hull_area(
     points: ArrayLike, reference: Sequence[float], minimum: Sequence[float] = NO_MINIMUM
 ) -> float:
-    """Return the exact area that the concave hull of the points (n, 2) dominates above ``reference`` (2,).
+    """Return the exact area dominated by the points' concave hull relative to ``reference`` (2,).
 
-    Only the part of the hull with P and S of at least ``minimum`` (2,) counts.
+    The points have shape (n, 2). Only the part of the hull with P and S of at least ``minimum`` (2,) counts.
     """
     array = as_points(points)
     hull = array[concave_hull(array)]
@@ -61,14 +59,14 @@ def hull_area(
 
 
 def _clip(hull: Float64Array, floor: Float64Array) -> Float64Array:
-    """Return the part of a hull (n, 2), sorted by increasing P, that is at or above ``floor`` (2,)."""
+    """Clip a hull (n, 2), sorted by increasing P, to P and S of at least ``floor`` (2,)."""
     if not len(hull):
         return hull
     polarity, similarity = hull.T
     min_polarity, min_similarity = floor
     begin = max(min_polarity, polarity[0])
     end = polarity[-1]
-    # np.interp needs ascending coordinates, and S decreases as P increases
+    # np.interp requires ascending coordinates, but S is descending
     if similarity[-1] < min_similarity:
         rising_similarity = similarity[::-1]
         falling_polarity = polarity[::-1]

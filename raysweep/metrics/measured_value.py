@@ -1,4 +1,4 @@
-"""Values of measures under an encoder, and their changes from the base encoder's values."""
+"""Measured values of an encoder and their changes from the base encoder."""
 
 import math
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ CRITICAL_Z = 1.96
 
 
 def relative_improvement(before: float, after: float, *, lower_is_better: bool) -> float:
-    """Return s (after - before) / before, with s = -1 if lower is better and 1 otherwise; NaN if ``before`` is 0."""
+    """Return (after - before) / before, negated if lower is better; NaN if ``before`` is 0."""
     if not before:
         return math.nan
     change = (after - before) / before
@@ -23,11 +23,11 @@ def relative_improvement(before: float, after: float, *, lower_is_better: bool) 
 
 @dataclass(frozen=True)
 class MeasuredValue:
-    """A measure's value under one geometry, in [0, 1], and its change from the base encoder's value, if any.
+    """A measure's value in [0, 1] for one geometry, and the base encoder's value, if any.
 
-    ``low`` and ``high`` are the bounds of the 95% bootstrap interval for the difference (value minus base), or None if
-    the change is not tested. If ``value`` is the share of errors among (positive, negative) pairs, ``pairs`` is the
-    number of pairs, and ``z`` is the z-statistic of the change if it was tested.
+    ``low`` and ``high`` are the bounds of the 95% bootstrap interval of ``value - base``, or None if the change was not
+    tested. If ``value`` is a share of errors among (positive, negative) pairs, ``pairs`` is the number of pairs, and
+    ``z`` is the z-statistic of the change.
     """
 
     measure: str
@@ -45,7 +45,7 @@ class MeasuredValue:
 
     @property
     def improvement(self) -> float | None:
-        """Return the relative improvement: NaN if the base is 0, None without a base."""
+        """Return the relative improvement, NaN if the base is 0, or None if there is no base."""
         if self.base is None:
             return None
         return relative_improvement(self.base, self.value, lower_is_better=self.lower_is_better)
@@ -58,14 +58,14 @@ class MeasuredValue:
 
     @property
     def verdict(self) -> Verdict | None:
-        """Return the bootstrap's verdict, or None if the change is not tested."""
+        """Return the bootstrap's verdict, or None if the change was not tested."""
         if self.low is None or self.high is None:
             return None
         return self._verdict(is_significant=not self.low <= 0 <= self.high)
 
     @property
     def z_verdict(self) -> Verdict | None:
-        """Return the z-test's verdict, or None if the test does not apply; |z| > CRITICAL_Z is significant."""
+        """Return the z-test's verdict, or None if the change was not z-tested."""
         return None if self.z is None else self._verdict(is_significant=abs(self.z) > CRITICAL_Z)
 
     def _verdict(self, *, is_significant: bool) -> Verdict:
@@ -76,7 +76,7 @@ class MeasuredValue:
         return "improved" if has_fallen == self.lower_is_better else "worsened"
 
     def as_json(self) -> dict[str, Any]:
-        """Return the value and its change, x100, for :func:`json.dumps`."""
+        """Return a JSON-serializable dict; values and changes are x100."""
         values: dict[str, Any] = {
             "measure": self.measure,
             "closeness": self.geometry,

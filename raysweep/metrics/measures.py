@@ -1,4 +1,4 @@
-"""Retrieval measures: functions that compute one value per query from its retrieved sentences."""
+"""Retrieval measures, each of which returns one value per query."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from raysweep.metrics.arrays import Float64Array
 
-VOTES_PER_BLOCK = 2**22  # elements of the (queries, k, k) table of votes
+VOTES_PER_BLOCK = 2**22  # elements of a (queries, k, k) block
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def similarity(retrieved: Retrieved) -> Float64Array:
 
 
 def accuracy(retrieved: Retrieved) -> Float64Array:
-    """Return 1 if :func:`vote` returns the query's label, else 0."""
+    """Return 1 for each query whose label wins the :func:`vote`, else 0."""
     winners = vote(retrieved.labels, retrieved.weights)
     is_right: Float64Array = (winners == retrieved.query_labels).astype(np.float64)
     return is_right
@@ -63,8 +63,8 @@ def vote(
 ) -> npt.NDArray[np.integer]:
     """Return the label (queries,) with the largest total weight in each row of ``labels`` (queries, k).
 
-    The columns are ranks, best first, weighted by ``weights`` (k,). Ties go to the label that is retrieved first.
-    Weights are compared as integer multiples of the smallest weight, so ties are exact.
+    Columns are ranks, and ``weights`` (k,) are their weights. Ties go to the label with the best rank. To make ties
+    exact, weights are rounded to integer multiples of the smallest weight.
     """
     votes = np.rint(weights / weights.min())
     k = len(weights)
@@ -75,7 +75,7 @@ def vote(
         block = labels[rows]
         agrees = block[:, :, None] == block[:, None, :]
         votes_of_rank = agrees @ votes  # total votes for the label at each rank
-        best_rank = votes_of_rank.argmax(axis=1)  # ties go to the label of the nearest sentence
+        best_rank = votes_of_rank.argmax(axis=1)  # argmax breaks ties by rank
         best_label = np.take_along_axis(block, best_rank[:, None], axis=1)
         winners[rows] = best_label[:, 0]
     return winners

@@ -11,7 +11,7 @@ from raysweep.metrics.scores import GOALS, Goals, Pair, spec_of
 class Objective:
     """A sweep's objective over its two goals (P, S).
 
-    ``reference_point`` is the lower corner of hypervolumes; see :meth:`.Goals.reference_point`.
+    Hypervolumes are relative to ``reference_point``; see :meth:`.Goals.reference_point`.
     """
 
     polarity_weight: float
@@ -31,14 +31,12 @@ class Objective:
         reference: Pair,
         goals: Goals = GOALS,
     ) -> "Objective":
-        """Return the objective of a sweep whose reference encoder scores ``reference`` (P, S).
+        """Return the objective for a reference encoder with scores ``reference`` (P, S).
 
         Args:
-            polarity_weight: Weight of P; S has the weight ``1 - polarity_weight``.
-            similarity: The score weighed against P: a goal, or the ratio of a goal to the reference encoder's score.
-            constraints: Minimum ``polarity``, ``similarity`` and ``retention`` of a feasible point, each optional.
-            reference: P and S of the reference encoder.
-            goals: The scores used as P and S.
+            polarity_weight: Weight of P; the weight of S is ``1 - polarity_weight``.
+            similarity: Name of the second score in the objective: S, or the ratio of S to the reference encoder's S.
+            constraints: Optional minimums of ``polarity``, ``similarity`` and ``retention``.
         """
         minimum = {"polarity": 0.0, "similarity": 0.0, "retention": 0.0, **constraints}
         return cls(
@@ -71,7 +69,10 @@ class Objective:
         return max(0.0, self.min_polarity - polarity) + max(0.0, self.min_similarity - similarity)
 
     def best_point(self, points: Sequence[Pair]) -> Pair:
-        """Return the feasible point with the largest weighted objective, or else the point with the smallest violation."""
+        """Return the feasible point with the largest weighted objective.
+
+        If no point is feasible, return the point with the smallest violation.
+        """
         return max(points, key=lambda point: (-self.violation(point), self.weighted_sum(point)))
 
     def best_value(self, points: Sequence[Pair]) -> float:
@@ -87,11 +88,11 @@ class Objective:
         return -self.violation(self.best_point(points))
 
     def tchebycheff(self, points: Sequence[Pair], weight: float) -> float:
-        """Return the best augmented Tchebycheff value (ParEGO, Knowles 2006) of the points, at most 1.
+        """Return the points' best augmented Tchebycheff value (ParEGO, Knowles 2006), at most 1.
 
-        Scores are first scaled so that 0 is the reference point's score, and 1 is a P of 1 or twice the reference
-        point's S, which is the reference encoder's S. An empty range is treated as having length 1. If no point is
-        feasible, the value is minus the smallest violation. ``weight`` is the weight of P.
+        If the reference point is (p, s), P is scaled from [p, 1] to [0, 1], and S from [s, 2 * s] to [0, 1]. By default,
+        2 * s is the reference encoder's S. If no point is feasible, return minus the smallest violation. ``weight`` is
+        the weight of P.
         """
         best = self.best_point(points)
         violation = self.violation(best)

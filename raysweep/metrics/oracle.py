@@ -1,4 +1,4 @@
-"""The oracle front: the limit that no encoder can exceed."""
+"""The oracle front, an upper bound for any encoder."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +15,7 @@ DEFAULT_BONUSES = (
 )
 """Bonuses of the oracle front.
 
-Cosines are in [-1, 1], so a bonus of 2 ranks all sentences of the query's class first, and P reaches its limit.
+Cosines are in [-1, 1], so a bonus of 2 ranks all sentences of the query's class first, which maximizes P.
 """
 
 BLOCK_ELEMENTS = 1 << 21  # elements of a (queries, pool) block: 16 MB in float64
@@ -29,14 +29,12 @@ def oracle_scores(
 ) -> Float64Array:
     """Return P and S (bonuses, queries, 2) of retrieval by ``cosines + bonus * same_label``.
 
-    The means over queries (bonuses, 2) are the limit for any encoder. For each query, the k sentences with the largest
-    sums are retrieved, in descending order; ties are broken by pool position. Bonus 0 is the reference encoder's retrieval.
+    The means over queries (bonuses, 2) are an upper bound for any encoder. Ties are broken by pool position.
 
     Args:
         cosines: Cosines (queries, pool) under the reference encoder.
         same_label: Mask (queries, pool) of the sentences with the query's label.
         weights: Rank weights (k,), k <= pool.
-        bonuses: Bonuses for sentences with the query's label.
 
     Raises:
         ValueError: If k is not in 1..pool, the shapes differ, or there are no queries.
@@ -57,15 +55,15 @@ def oracle_scores(
         rows = slice(start, start + num_rows)
         block = np.asarray(cosines[rows], dtype=np.float64)
         is_own_class = np.asarray(same_label[rows])
-        # Whatever the bonus, only the k nearest sentences in the query's class and the k nearest in other classes can be
-        # retrieved. If a query has fewer than k of either, cosines of minus infinity fill the gap.
+        # For any bonus, only the k nearest sentences in the query's class and the k nearest outside it can be retrieved.
+        # If there are fewer than k, the others have a cosine of minus infinity.
         own_columns, own_cosines = _nearest(block, is_own_class, k)
         other_columns, other_cosines = _nearest(block, ~is_own_class, k)
         columns = np.hstack([own_columns, other_columns])
         pool_order = np.argsort(columns, axis=1, kind="stable")
         nearest_cosines = np.hstack([own_cosines, other_cosines])
         candidates = np.take_along_axis(nearest_cosines, pool_order, axis=1)
-        in_class = pool_order < k  # the first k of ``columns`` are those in the query's class
+        in_class = pool_order < k  # the first k columns are in the query's class
         for index, bonus in enumerate(bonuses):
             sums = candidates + bonus * in_class
             order = np.argsort(-sums, axis=1, kind="stable")
@@ -78,7 +76,7 @@ def oracle_scores(
 def _nearest(
     cosines: Float64Array, allowed: NDArray[np.bool_], k: int
 ) -> tuple[NDArray[np.int64], Float64Array]:
-    """Return the columns, ascending, and cosines of each query's k nearest ``allowed`` sentences, (queries, k) each."""
+    """Return the ascending columns and the cosines of the k nearest ``allowed`` sentences, each (queries, k)."""
     allowed_cosines = np.where(allowed, cosines, -np.inf)
     columns = np.sort(top_k(allowed_cosines, k), axis=1)
     return columns, np.take_along_axis(allowed_cosines, columns, axis=1)

@@ -1,4 +1,4 @@
-"""Measures of the cosines of sentence pairs: the separation of classes, and the change due to tuning."""
+"""Measures of pairwise cosines: how well they separate classes, and how much tuning changes them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 from raysweep.metrics.arrays import Float64Array
 
 BINS = 200
-"""Number of bins in a cosine histogram, on [-1, 1]."""
+"""Number of bins of a cosine histogram over [-1, 1]."""
 
 
 @dataclass(frozen=True)
 class MeasureSpec:
-    """Display settings for a measure: its heading, description, scale factor and number of decimals."""
+    """Display settings for a measure."""
 
     heading: str
     description: str
@@ -48,19 +48,19 @@ MEASURES: Mapping[str, MeasureSpec] = MappingProxyType(
         ),
     }
 )
-"""The measures of a rung that are neither goals nor scores of operating points."""
+"""The measures of a rung other than the scores of its operating points."""
 
 
 class PrecisionRecall(NamedTuple):
-    """Precision and recall, (m,) each, of the pairs at or above each distinct cosine, from highest to lowest."""
+    """Precision and recall at each distinct cosine in descending order, each (m,)."""
 
     precision: NDArray[np.float64]
     recall: NDArray[np.float64]
 
     def at_equal_steps(self, count: int) -> Float64Array:
-        """Return the precisions (count,) at the highest cosines with recalls of at least 1 / count, 2 / count, ..., 1."""
+        """Return the precisions (count,) where recall first reaches 1 / count, 2 / count, ..., 1."""
         recalls = np.arange(1, count + 1) / count
-        # Recalls are ratios of integers; the tolerance keeps a rounding error from skipping a cosine.
+        # The tolerance allows for rounding errors when a recall equals a step.
         reached = np.searchsorted(self.recall, recalls - 1e-12)
         precisions: Float64Array = self.precision[reached]
         return precisions
@@ -79,7 +79,7 @@ def precision_recall(same_class: ArrayLike, cosines: ArrayLike) -> PrecisionReca
 
 
 def _order(cosines: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the order (n,) by decreasing cosine, and a mask (n,), in that order, of the last pair per distinct cosine."""
+    """Return the order (n,) by descending cosine, and a mask (n,) of the last pair of each tie in that order."""
     values = np.asarray(cosines)
     descending = np.argsort(-values, kind="stable")
     in_order = values[descending]
@@ -88,9 +88,9 @@ def _order(cosines: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
 
 
 def average_precision(same_class: ArrayLike, cosines: ArrayLike) -> float:
-    """Return the area under the pairs' precision-recall curve, in [0, 1], summed in steps without interpolation.
+    """Return the average precision of pairs ranked by cosine, in [0, 1].
 
-    The result equals scikit-learn's ``average_precision_score``. There must be at least one same-class pair.
+    The result equals scikit-learn's ``average_precision_score``. At least one same-class pair is required.
     """
     precision, recall = precision_recall(same_class, cosines)
     return float(np.diff(recall, prepend=0.0) @ precision)
@@ -99,9 +99,9 @@ def average_precision(same_class: ArrayLike, cosines: ArrayLike) -> float:
 def weighted_average_precision(
     same_class: ArrayLike, cosines: ArrayLike, weights: ArrayLike
 ) -> Float64Array:
-    """Return :func:`average_precision` (m,) for each row of ``weights`` (m, n), the number of times each pair counts.
+    """Return :func:`average_precision` (m,) for each row of ``weights`` (m, n).
 
-    The result is NaN if all same-class pairs have weight 0.
+    A weight is the number of times a pair counts. The result is NaN if all same-class pairs have weight 0.
     """
     descending, is_last = _order(cosines)
     is_same = np.asarray(same_class, bool)[descending]
@@ -124,11 +124,11 @@ def cosine_divergence(
     """Return the symmetric Kullback-Leibler divergence between two distributions of cosines, in nats.
 
     The divergence is (KL(p, q) + KL(q, p)) / 2 for histograms p and q with ``BINS`` bins and one pseudocount per bin.
-    ``weights`` (n,) are the number of times each pair counts.
+    ``weights`` (n,) is the number of times each pair counts.
     """
     shares = []
     for cosines in (before, after):
-        # Cosines that rounding pushes above 1 are counted in the last bin.
+        # Rounding can push cosines slightly above 1.
         clipped = np.clip(cosines, -1, 1)
         counts, _ = np.histogram(clipped, BINS, (-1, 1), weights=weights)
         shares.append((counts + 1) / (counts.sum() + BINS))

@@ -1,4 +1,4 @@
-"""Fronts of two maximized objectives: polarity P (first column) and similarity S (second column)."""
+"""Pareto fronts of two maximized objectives, P (first column) and S (second column)."""
 
 import bisect
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def as_points(points: ArrayLike) -> Float64Array:
 
 
 def _sort_by_falling_polarity(points: Float64Array) -> NDArray[np.int64]:
-    """Return the order (n,) by descending P, then descending S, then position: dominating points come first."""
+    """Return the order (n,) by descending P, then descending S, then position."""
     position = np.arange(len(points))
     return np.lexsort((position, -points[:, 1], -points[:, 0]))
 
@@ -37,14 +37,14 @@ def _sort_by_falling_polarity(points: Float64Array) -> NDArray[np.int64]:
 def non_dominated(points: ArrayLike) -> list[int]:
     """Return the ascending indices of the points (n, 2) that no other point dominates.
 
-    A point dominates another if it is at least as good in both objectives and better in one. Only the first of equal
-    points is kept. O(n log n).
+    A point dominates another if it is at least as good in both objectives and better in one. Only the first of
+    several equal points is kept. O(n log n).
     """
     return sorted(front_indices(as_points(points)).tolist())
 
 
 def front_indices(points: Float64Array) -> NDArray[np.int64]:
-    """Return the indices of the non-dominated points (n, 2), by descending P; only the first of equal points is kept."""
+    """Return the indices of the non-dominated points (n, 2), by descending P; duplicates are dropped."""
     order = _sort_by_falling_polarity(points)
     similarity = points[order, 1]
     best_so_far = np.maximum.accumulate(similarity)
@@ -58,7 +58,7 @@ def front_indices(points: Float64Array) -> NDArray[np.int64]:
 def dominated_by(points: ArrayLike, front: ArrayLike) -> NDArray[np.bool_]:
     """Return a mask (n,) of the points (n, 2) that some point of ``front`` (m, 2) dominates.
 
-    A point equal to a front point is dominated only if another front point is better. O((n + m) log m).
+    Equal points do not dominate each other. O((n + m) log m).
     """
     array = as_points(points)
     rivals = as_points(front)
@@ -82,11 +82,11 @@ def dominated_by(points: ArrayLike, front: ArrayLike) -> NDArray[np.bool_]:
 
 
 def layers(points: ArrayLike) -> NDArray[np.int64]:
-    """Return the non-dominated layer of each point (n, 2): 0 for the front, 1 for the front of the rest, etc.
+    """Return the non-dominated layer of each point (n, 2): 0 for the front, 1 for the front of the rest, and so on.
 
-    A point counts as dominated by an earlier equal point. O(n log n): points are visited in order of descending P, so a
-    layer dominates a point if the layer's best S so far is at least as high. Bisection finds the first layer that does
-    not dominate the point.
+    Here, a point also dominates later points that are equal to it. Points are visited by descending P, so a layer
+    dominates a point if the layer's best S so far is at least as high. Bisection finds the first layer that does not
+    dominate the point, so the total cost is O(n log n).
     """
     array = as_points(points)
     order = _sort_by_falling_polarity(array)
@@ -106,19 +106,18 @@ def layers(points: ArrayLike) -> NDArray[np.int64]:
 
 
 def knee(front: ArrayLike) -> int:
-    """Return the index of the best-balanced point among non-dominated points (n, 2), n >= 1, in any order.
+    """Return the index of the knee of a front (n, 2), n >= 1, in any order.
 
-    The knee is the point farthest beyond the chord between the two extremes, with both objectives scaled to [0, 1] over
+    The knee is the point farthest above the chord between the two extremes, with both objectives scaled to [0, 1] over
     the front (I. Das, "On characterizing the 'knee' of the Pareto curve based on Normal-Boundary Intersection", 1999).
-    Ties are broken in favor of the larger product of the two objectives. The product also decides if no point is beyond
-    the chord, as in a front of two points, where only the extremes are candidates. Unlike a comparison of sums, a
-    comparison of products does not depend on the objectives' scales.
+    If no point is above the chord, the extremes tie. Ties go to the point with the larger product of the unscaled
+    objectives. Unlike the order by sum, the order by product does not depend on the objectives' scales.
     """
     array = as_points(front)
     if not len(array):
         raise ValueError("front is empty; required: at least one point")
     spread = np.ptp(array, axis=0)
-    # an objective that is the same for all points becomes 0
+    # avoids division by zero if all points have the same value
     unit = np.where(spread > 0, spread, 1.0)
     scaled = (array - array.min(axis=0)) / unit
     beyond = scaled.sum(axis=1)  # the chord is x + y = 1, so this orders points by distance from it
@@ -130,7 +129,7 @@ def knee(front: ArrayLike) -> int:
 
 
 def hypervolume(points: ArrayLike, reference: Sequence[float]) -> float:
-    """Return the exact area that the points (n, 2) dominate above ``reference`` (2,).
+    """Return the exact hypervolume of the points (n, 2) relative to ``reference`` (2,).
 
     Points that are not above the reference in both objectives add nothing.
     """

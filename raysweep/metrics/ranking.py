@@ -1,9 +1,9 @@
-"""Rankings of each query's documents, and their measures: PND, MRR, MAP, P@1, nDCG@10, mAP@10, and agreement.
+"""Ranking measures: PND, MRR, MAP, P@1, nDCG@10, mAP@10, and agreement.
 
-A *group* is a set of candidates, each positive or negative, that are ranked together: a query's documents, or the pairs
-of a pair file that are compared with each other. Candidates are sorted by decreasing closeness. Among equally close
-candidates, the negatives come first, so ties count as errors in every measure. Groups without positives or without
-negatives are not measured.
+A *group* is a set of positive and negative candidates that are ranked together: a query's documents, or the pairs of a
+pair file that are compared with each other. Candidates are sorted by decreasing closeness. Among equally close
+candidates, the negatives come first, so ties count as errors. Groups without positives or without negatives are not
+measured.
 
 PND (positive-negative disorder; Vasilyev et al., arXiv 2407.00923, section 2.3) is the share of (positive, negative)
 pairs in which the positive is not closer than the negative. Without ties, it equals 1 minus the area under the ROC
@@ -30,10 +30,14 @@ Integers = NDArray[np.int64]
 class Ranking:
     """The ranked candidates of all measured groups, sorted by group, then by rank.
 
-    ``groups`` (measured,) contains the numbers of the measured groups, ascending. ``num_positives`` and
-    ``num_negatives`` (measured,) count their candidates. The other arrays (candidates,) describe each candidate:
-    ``group`` is its group's position in ``groups``, ``rank`` is its rank within the group, starting at 1, and
-    ``positives_so_far`` is the number of positives in the group up to and including that rank.
+    Args:
+        groups: Numbers of the measured groups, ascending, (measured,).
+        num_positives: Number of positives in each measured group, (measured,).
+        num_negatives: Number of negatives in each measured group, (measured,).
+        group: Index into ``groups`` of each candidate's group, (candidates,).
+        is_positive: Whether each candidate is a positive, (candidates,).
+        rank: Rank of each candidate within its group, starting at 1, (candidates,).
+        positives_so_far: Number of positives up to and including each candidate's rank, (candidates,).
     """
 
     groups: Integers
@@ -51,10 +55,10 @@ class Ranking:
         """Rank candidates (candidates,) within their groups, in O(n log n).
 
         Args:
-            closeness: The similarity or negative distance of each candidate.
+            closeness: Similarity or negative distance of each candidate.
             is_positive: Whether each candidate is a positive.
-            group: The group number of each candidate, starting at 0, in any order.
-            num_groups: The number of groups, including those without candidates.
+            group: Group number of each candidate, starting at 0, in any order.
+            num_groups: Number of groups, including those without candidates.
         """
         num_candidates = np.bincount(group, minlength=num_groups)
         num_positives = np.bincount(group[is_positive], minlength=num_groups)
@@ -63,7 +67,7 @@ class Ranking:
         groups = np.flatnonzero(is_measured)
         order = np.lexsort((is_positive, -closeness, group))
         order = order[is_measured[group[order]]]
-        positions = np.cumsum(is_measured) - 1  # position of each group among the measured ones
+        positions = np.cumsum(is_measured) - 1  # index of each group among the measured groups
         sorted_groups = positions[group[order]]
         sorted_positive = is_positive[order]
         sizes = num_candidates[groups]
@@ -83,7 +87,7 @@ class Ranking:
     def sum_over_positives(
         self, values: Float64Array | Integers, cutoff: int | None = None
     ) -> Float64Array:
-        """Return the sums (measured,) of ``values`` (candidates,) over each group's positives within the cutoff."""
+        """Return the sum of ``values`` (candidates,) over each group's positives within the cutoff, (measured,)."""
         is_counted = self.is_positive
         if cutoff is not None:
             is_counted = is_counted & (self.rank <= cutoff)
@@ -93,7 +97,7 @@ class Ranking:
 
 @dataclass(frozen=True)
 class ErrorCounts:
-    """The number of each group's (positive, negative) pairs, and of those in the wrong order, (groups,) each."""
+    """The number of (positive, negative) pairs per group, and how many are in the wrong order, each (groups,)."""
 
     errors: Integers
     pairs: Integers
@@ -106,12 +110,12 @@ class ErrorCounts:
 
     @property
     def mean_over_groups(self) -> float:
-        """Return the mean PND over groups, weighting all groups equally, or NaN without groups."""
+        """Return the mean PND over groups, or NaN if there are no groups."""
         return float(self.by_group.mean()) if len(self.pairs) else float("nan")
 
     @property
     def over_pairs(self) -> float:
-        """Return the share of errors among all groups' pairs, weighting all pairs equally, or NaN without pairs."""
+        """Return the share of errors among the pairs of all groups, or NaN if there are no pairs."""
         num_pairs = self.num_pairs
         return self.num_errors / num_pairs if num_pairs else float("nan")
 
@@ -125,7 +129,7 @@ class ErrorCounts:
 
 
 def count_errors(ranking: Ranking) -> ErrorCounts:
-    """Count each group's (positive, negative) pairs, and those in which the positive is not closer than the negative."""
+    """Count the (positive, negative) pairs of each group, and those in the wrong order."""
     negatives_above = ranking.rank - ranking.positives_so_far
     errors = np.zeros(len(ranking.groups), np.int64)
     is_positive = ranking.is_positive
@@ -144,7 +148,7 @@ def reciprocal_rank(ranking: Ranking) -> Float64Array:
 def average_precision(ranking: Ranking, cutoff: int | None = None) -> Float64Array:
     """Return the mean precision at the ranks of each group's positives, (groups,).
 
-    With a cutoff, positives beyond it count as 0, and the sum is divided by min(positives, cutoff), as in
+    With a cutoff, positives beyond it are ignored, and the sum is divided by min(positives, cutoff), as in
     sentence-transformers' ``InformationRetrievalEvaluator``.
     """
     precisions = ranking.positives_so_far / ranking.rank
@@ -163,7 +167,7 @@ def precision_at_1(ranking: Ranking) -> Float64Array:
 
 
 def ndcg(ranking: Ranking, cutoff: int = CUTOFF) -> Float64Array:
-    """Return the normalized discounted cumulative gain of each group, (groups,), with gain 1 for positives."""
+    """Return the normalized discounted cumulative gain of each group, (groups,); positives have gain 1."""
     gains = ranking.sum_over_positives(_discounts(ranking.rank), cutoff)
     ranks = np.arange(1, cutoff + 1)
     ideal_gains = np.cumsum(_discounts(ranks))
@@ -182,7 +186,7 @@ def agreement(
 ) -> Float64Array:
     """Return Spearman's rank correlation between two closeness arrays (candidates,) within each group, (num_groups,).
 
-    Equal values share their mean rank. The correlation is 1 if both arrays are constant within the group or the group
+    Tied values get their mean rank. The correlation is 1 if both arrays are constant within the group or the group
     has fewer than two candidates, and 0 if only one is constant.
     """
     sizes = np.bincount(group, minlength=num_groups)
@@ -204,7 +208,7 @@ def agreement(
 
 
 def _mean_ranks(values: Float64Array, group: Integers) -> Float64Array:
-    """Return each candidate's rank within its group, from 1, by ascending value; equal values share their mean rank."""
+    """Rank values in ascending order within each group, starting at 1; tied values get their mean rank."""
     order = np.lexsort((values, group))
     sorted_values, sorted_groups = values[order], group[order]
     is_new_group = np.diff(sorted_groups, prepend=-1) != 0
@@ -231,4 +235,4 @@ RANKING_MEASURES: Mapping[str, Measure] = MappingProxyType(
         f"mAP@{CUTOFF}": lambda ranking: average_precision(ranking, CUTOFF),
     }
 )
-"""The measures of a query's ranking; larger is better. Each returns one value in [0, 1] per group."""
+"""Measures that return one value in [0, 1] per group; larger is better."""

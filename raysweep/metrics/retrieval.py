@@ -1,4 +1,4 @@
-"""Retrieval by embeddings, and its per-query scores, such as polarity and similarity."""
+"""Nearest-neighbor retrieval and its per-query scores."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,17 +15,19 @@ from raysweep.metrics.scores import SCORES
 RankWeights = Literal["uniform", "linear"]
 
 PAIRS_PER_BLOCK = 2**13  # (query, sentence) pairs whose cosines are computed at once
-CELLS_PER_BLOCK = 2**23  # elements of the (queries, pool) table of retrieved pairs
+CELLS_PER_BLOCK = 2**23  # elements of a (queries, pool) block
 
 QUERIES_PER_BLOCK = 1024  # limits a block of cosines to 1024 * pool * 4 bytes
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Per-query scores of one retrieval; ``named`` maps each score's name to an array (queries,).
+    """Per-query scores of one retrieval.
 
-    ``retrieved`` (readable queries, k) contains the pool positions retrieved for the queries whose retrieved sentences
-    are stored, best first. It is None if the positions are unknown.
+    Args:
+        named: Scores (queries,), keyed by name.
+        retrieved: Retrieved pool positions (stored queries, k), best first, for the queries whose results are stored;
+            None if unknown.
     """
 
     named: Mapping[str, Float64Array]
@@ -40,7 +42,7 @@ class Scores:
 
 
 def rank_weights(kind: RankWeights, k: int) -> npt.NDArray[np.float64]:
-    """Return the weights (k,) of ranks 1..k, summing to 1: linear ``2(k+1-i) / (k(k+1))`` or uniform ``1/k``."""
+    """Return rank weights (k,) that sum to 1: ``2(k+1-i) / (k(k+1))`` for rank i if linear, ``1/k`` if uniform."""
     if kind == "uniform":
         return np.full(k, 1 / k)
     if kind == "linear":
@@ -59,10 +61,10 @@ def check_k(k: int, num_pool: int, name: str = "k") -> None:
 def sample_pool(
     num_train: int, num_queries: int, *, size: int | None = None, seed: int = 42
 ) -> npt.NDArray[np.int64]:
-    """Return the positions of the pool's rows within train, shape (min(num_train, size),), in sampled order.
+    """Sample the pool's positions within train, shape (min(num_train, size),), without replacement.
 
-    The default size is ``5 * num_queries``. The result equals that of pandas' ``train.sample(size,
-    random_state=seed)``, which the published scores use: a sample without replacement, drawn by the legacy RandomState.
+    The default size is ``5 * num_queries``. For comparability with published scores, the result equals that of pandas'
+    ``train.sample(size, random_state=seed)``, which uses the legacy RandomState.
     """
     size = min(num_train, 5 * num_queries if size is None else size)
     return np.random.RandomState(seed).choice(num_train, size, replace=False).astype(np.int64)
@@ -71,7 +73,7 @@ def sample_pool(
 def retrieve(queries: Float32Array, pool: Float32Array, k: int) -> npt.NDArray[np.int64]:
     """Return the k pool rows with the largest inner products for each query, shape (queries, k), best first.
 
-    ``queries`` and ``pool`` have unit rows, so the inner product is the cosine. Ties are broken by pool position.
+    All rows must be unit vectors, so the inner product is the cosine. Ties are broken by pool position.
     """
     check_k(k, len(pool))
     retrieved = np.empty((len(queries), k), np.int64)
@@ -96,10 +98,10 @@ def top_k(values: npt.NDArray[np.floating], k: int) -> npt.NDArray[np.int64]:
 def top_k_of_sums(
     first: Float32Array, second: Float32Array, weights: Sequence[float], k: int
 ) -> list[npt.NDArray[np.int64]]:
-    """Return exactly ``top_k(first + weight * second, k)`` for each weight.
+    """Return ``top_k(first + weight * second, k)`` for each weight.
 
-    ``first`` and ``second`` are fp32 arrays (rows, columns). Weights that are close together cost little, because the
-    result for one weight gives a lower bound for the next.
+    ``first`` and ``second`` have shape (rows, columns). Each result gives a lower bound for the next weight, which
+    saves time if weights are close together.
     """
     top_by_weight: dict[float, npt.NDArray[np.int64]] = {}
     sums = np.empty_like(first)
@@ -140,7 +142,7 @@ def _select_largest(
 
 
 def _sort_falling(values: npt.NDArray[np.floating]) -> npt.NDArray[np.int64]:
-    """Return the column indices of each row in order of descending value, with ties broken by column."""
+    """Return each row's column indices by descending value; ties are broken by column."""
     return np.argsort(-values, axis=1, kind="stable")
 
 

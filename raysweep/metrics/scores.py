@@ -1,4 +1,4 @@
-"""A sweep's two goals, and a table of scores with their names, labels, ranges and measures."""
+"""Definitions of scores, and the two goals of a sweep."""
 
 import math
 from dataclasses import dataclass
@@ -7,28 +7,27 @@ from typing import NamedTuple
 from raysweep.metrics import measures
 from raysweep.metrics.measures import Measure
 
-Pair = tuple[float, float]  # P and S of an operating point: its scores for a sweep's two goals
+Pair = tuple[float, float]  # P and S of an operating point
 
-ROUNDING = 0.001  # tolerance by which a score may exceed its range
+ROUNDING = 0.001  # tolerance of range checks
 
 
 @dataclass(frozen=True)
 class ScoreSpec:
-    """A score of an operating point: the mean of one value per query, or a ratio of such means.
+    """The definition of a score, which is a mean over queries or a ratio of such means.
 
     Args:
-        name: Key of the score in the ledger, in files and in conditions.
-        measure: Computes each query's value from its retrieval; None if the score is not computed from a retrieval.
+        name: Key in the ledger, files and conditions.
+        measure: Function that computes the per-query values; None if the score is not computed from a retrieval.
         symbol: Short name in tables and formulas; defaults to the name.
         minimum: Lowest possible value.
         maximum: Highest possible value.
         is_maximized: Whether higher is better. Only such scores can be goals.
         reference_share: Fraction of the reference encoder's score to use in the hypervolume reference point.
-        is_continuous: Whether per-query values, which must be in [-1, 1], are stored in steps of 1/32767.
-        is_binary: Whether per-query values are 0 or 1. The mean then determines the standard deviation, which is not
-            stored.
-        relative_to: For a ratio to the reference encoder's score, the score in the numerator. Ratios have no per-query
-            values.
+        is_continuous: Whether per-query values are stored in steps of 1/32767; they must be in [-1, 1].
+        is_binary: Whether per-query values are 0 or 1. The standard deviation is then derived from the mean.
+        relative_to: If the score is a ratio to the reference encoder's score, the score in the numerator. Ratios have no
+            per-query values.
         is_of_relations: Whether the score is for retrieval data and pair files instead of labeled sentences.
     """
 
@@ -46,26 +45,26 @@ class ScoreSpec:
 
     @property
     def heading(self) -> str:
-        """The form for tables and formulas: the symbol, or the name if there is none."""
+        """The text for tables and formulas: the symbol if there is one, else the name."""
         return self.symbol or self.name
 
     @property
     def label(self) -> str:
-        """The form for axes: the name, followed by the symbol if there is one."""
+        """The text for axes: the name, followed by the symbol if there is one."""
         return f"{self.name} {self.symbol}" if self.symbol else self.name
 
     @property
     def title(self) -> str:
-        """The form for headings and menus: the symbol followed by the name, or only the name if there is no symbol."""
+        """The text for headings and menus: the symbol, if there is one, and the name."""
         return f"{self.symbol}, {self.name}" if self.symbol else self.name
 
     @property
     def goal(self) -> str:
-        """The score on the front's axis if the objective uses this one: the score itself, or a ratio's numerator."""
+        """The goal of objectives that use this score: the numerator of a ratio, or the score itself."""
         return self.relative_to or self.name
 
     def includes(self, score: float) -> bool:
-        """Return whether a score is finite and in its range, up to rounding errors; ratios have no range."""
+        """Return whether a score is finite and in range; ratios have no range."""
         if not math.isfinite(score):
             return False
         return (
@@ -97,26 +96,26 @@ _SPECS = (
 )
 
 SCORES: dict[str, ScoreSpec] = {spec.name: spec for spec in _SPECS}
-"""The known scores by name, in table order."""
+"""Known scores by name, in display order."""
 
 STANDARD = ("polarity", "similarity", "retention", "accuracy")
-"""The scores that every table, file and page of a report shows."""
+"""The scores shown in every table, file and page of a report."""
 
 
 def spec_of(name: str) -> ScoreSpec:
-    """Return a score's table entry, or a default entry if the score is unknown, such as one from another version."""
+    """Return a score's spec, or a default spec if the score is unknown (for example, from another version)."""
     return SCORES.get(name) or ScoreSpec(name)
 
 
 class Goals(NamedTuple):
-    """The names of the two scores that a sweep weighs against each other: P (``p``) and S (``s``)."""
+    """The names of the two scores that a sweep optimizes, P and S."""
 
     p: str = "polarity"
     s: str = "similarity"
 
     @classmethod
     def of(cls, polarity: str, similarity: str) -> "Goals":
-        """Return the goals of an objective that weighs these two scores."""
+        """Return the goals of an objective over these two scores."""
         return cls(spec_of(polarity).goal, spec_of(similarity).goal)
 
     @property
@@ -126,21 +125,21 @@ class Goals(NamedTuple):
 
     @property
     def ratio(self) -> str | None:
-        """The name of the ratio of S to the reference encoder's S, such as retention, or None if there is no such score."""
+        """The score that is the ratio of S to the reference encoder's S, such as retention, or None."""
         return next((name for name, spec in SCORES.items() if spec.relative_to == self.s), None)
 
     @property
     def main_scores(self) -> tuple[str, ...]:
-        """The scores in short tables: P, S and, if there is such a score, the ratio of S to the reference encoder's S."""
+        """The scores in short tables: P, S and :attr:`ratio`, if any."""
         return (self.p, self.s) if self.ratio is None else (self.p, self.s, self.ratio)
 
     @property
     def written_scores(self) -> list[str]:
-        """The scores in every front written as JSON: polarity, similarity and retention, and the two goals."""
+        """The scores in fronts written as JSON: polarity, similarity, retention and the two goals."""
         return list(dict.fromkeys(["polarity", "similarity", "retention", *self]))
 
     def reference_point(self, reference: Pair) -> Pair:
-        """Return the lower corner of hypervolumes, given the reference encoder's scores."""
+        """Return the reference point of hypervolumes, given the reference encoder's scores."""
         p, s = reference
         return p * spec_of(self.p).reference_share, s * spec_of(self.s).reference_share
 
@@ -148,4 +147,4 @@ class Goals(NamedTuple):
 GOALS = Goals()
 
 RELATION_GOALS = Goals("ranking", "agreement")
-"""The default goals of sweeps over retrieval data and pair files; :mod:`raysweep.metrics.ranking` defines the scores."""
+"""The default goals of sweeps over retrieval data and pair files; see :mod:`raysweep.metrics.ranking`."""

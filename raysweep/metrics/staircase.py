@@ -13,15 +13,15 @@ from raysweep.metrics.scores import Pair
 
 
 class Staircase:
-    """A growing front of points (P, S) above a reference point, and its hypervolume ``area``."""
+    """A front of points (P, S) that is updated incrementally, with its hypervolume ``area``."""
 
     def __init__(self, reference_point: Pair, points: Iterable[Pair] = ()) -> None:
         self.reference_point = reference_point
         self.area = 0.0
         self._steps: list[
             Pair
-        ] = []  # in order of ascending P and descending S, relative to the reference point
-        self._ends: Float64Array | None = None  # the steps as an array (steps, 2), built on demand
+        ] = []  # relative to the reference point; P is ascending, S is descending
+        self._ends: Float64Array | None = None  # cached array (steps, 2)
         for point in points:
             self.add(point)
 
@@ -46,7 +46,7 @@ class Staircase:
         left = right  # becomes the first step that the point dominates
         while left and steps[left - 1][1] <= y:
             left -= 1
-        # Sum the area between the new step and the steps under it.
+        # sum the area between the new step and the steps under it
         begin = steps[left - 1][0] if left else 0.0
         floor = steps[right][1] if right < len(steps) else 0.0
         steps_under = [*steps[left:right], (x, floor)]
@@ -64,7 +64,7 @@ class Staircase:
         return gained
 
     def add_all(self, points: Float64Array) -> None:
-        """Add points (n, 2); faster than adding them one by one if most do not surpass the front."""
+        """Add points (n, 2); faster than repeated :meth:`add` if the front dominates most of them."""
         added = points[self.is_surpassed_by(points)]
         front = added[front_indices(added)]
         for point in front.tolist():
@@ -87,7 +87,7 @@ class Staircase:
 
 
 class Steps:
-    """A fixed front as arrays of steps above a reference point: ``x`` is ascending and ``y`` is descending."""
+    """A fixed front relative to a reference point, as arrays: ``x`` is ascending, ``y`` is descending."""
 
     def __init__(self, reference_point: Pair, points: Float64Array) -> None:
         self.reference_point = np.array(reference_point)

@@ -1,4 +1,4 @@
-"""Figures for the layouts, as PNG bytes in the style of the report's figures."""
+"""PNG figures for layouts, in the style of the report."""
 
 import itertools
 from collections.abc import Iterable
@@ -29,11 +29,11 @@ MEDIAN: dict[str, Any] = {"color": INK, "linewidth": 1.5}
 
 BOX_WIDTH, CAP_WIDTH = 0.55, 0.28  # relative to the distance between boxes
 
-MAX_SPREAD = 0.17  # maximum offset of points from the middle of a box
+MAX_SPREAD = 0.17  # maximum offset of points from the center of a box
 
 
 def draw_by_k(scores: "pd.DataFrame") -> bytes:
-    """Draw P and S against k from a layout's rows, with one color per model and one panel per kind of rank weights."""
+    """Plot P and S against k, with one color per model and one panel per kind of rank weights."""
     import matplotlib
     from matplotlib.figure import Figure
     from matplotlib.ticker import NullLocator, ScalarFormatter
@@ -51,7 +51,6 @@ def draw_by_k(scores: "pd.DataFrame") -> bytes:
                 color = colors[model]
                 axis.plot(curve["k"], curve["polarity"], color=color, **LINE)
                 axis.plot(curve["k"], curve["similarity"], color=color, **DASHED)
-            # Use a logarithmic scale if k covers a wide range, and a tick at every k if there are only a few.
             ks = sorted(set(rows["k"]))
             if ks[-1] >= 4 * ks[0]:
                 axis.set_xscale("log", base=2)
@@ -70,7 +69,7 @@ def draw_by_k(scores: "pd.DataFrame") -> bytes:
 
 
 def draw_spreads(points: "pd.DataFrame") -> bytes:
-    """Draw P and S against N, with a box over all configurations and a point per configuration in its model's color."""
+    """Draw box plots of P and S by N, with one point per configuration in its model's color."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -100,7 +99,7 @@ def draw_spreads(points: "pd.DataFrame") -> bytes:
 
 
 def draw_curves(best: "pd.DataFrame", references: "pd.DataFrame") -> bytes:
-    """Draw each loss's best P and S by rung in a row of panels per model, with the model's reference encoder as a line."""
+    """Plot each loss's best P and S by rung, with one row of panels per model and a line for the reference encoder."""
     import matplotlib
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
@@ -133,10 +132,9 @@ def draw_curves(best: "pd.DataFrame", references: "pd.DataFrame") -> bytes:
 
 
 def _draw_box(axis: "Axes", place: float, scores: "pd.Series[float]") -> None:
-    """Draw the quartiles and the median, with whiskers from minimum to maximum, as in the layout.
+    """Draw a box plot with whiskers from the minimum to the maximum.
 
-    The box is drawn from lines, because matplotlib's own box plot inspects all of its settings and thereby loads
-    pyplot.
+    ``Axes.boxplot`` is not used because it loads pyplot.
     """
     minimum, low, median, high, maximum = np.percentile(scores, [0, 25, 50, 75, 100])
     left, right = place - BOX_WIDTH / 2, place + BOX_WIDTH / 2
@@ -148,6 +146,5 @@ def _draw_box(axis: "Axes", place: float, scores: "pd.Series[float]") -> None:
 
 
 def _colors(names: Iterable[str]) -> dict[Any, str]:
-    """Return a color for each name, in the order of the names."""
     unique_names = dict.fromkeys(names)
     return dict(zip(unique_names, itertools.cycle(PALETTE), strict=False))

@@ -1,4 +1,4 @@
-"""Layouts of results, each with a caption, columns and rows, as Markdown, LaTeX (booktabs) and CSV."""
+"""Layouts of results as Markdown, LaTeX (booktabs) and CSV."""
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _LATEX = str.maketrans(
         "<": r"\textless{}",
         ">": r"\textgreater{}",
         "|": r"\textbar{}",
-        "[": "{[}",  # after a line break, LaTeX would parse a bracket or asterisk as an option
+        "[": "{[}",  # LaTeX parses a bracket or asterisk after a line break as an option
         "*": "{*}",
         ABSENT: "--",
         "±": r"\(\pm\)",
@@ -27,16 +27,20 @@ _LATEX = str.maketrans(
 
 
 class NoLayoutError(Exception):
-    """Raised if the data does not support a layout. The message is the reason, shown after the layout's name."""
+    """Raised if the data does not support a layout; the message is the reason."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column: ``title`` is for readers, ``key`` for the CSV file.
+    """A column of a layout.
 
-    ``digits`` is the number of decimals, or None for text columns. Scores are x100. NaN is printed as a dash, or as an
-    empty cell in CSV. ``spreads`` are standard deviations, printed in parentheses, or in the CSV column ``KEY_std``.
-    Cells marked in ``is_best`` are printed in bold.
+    Args:
+        title: Header in Markdown and LaTeX.
+        key: Header in CSV.
+        cells: Text or numbers. Scores are x100. NaN is printed as a dash, or as an empty cell in CSV.
+        digits: Number of decimals, or None for text columns.
+        spreads: Standard deviations, printed in parentheses, or in the column ``KEY_std`` in CSV.
+        is_best: Mask of the cells printed in bold.
     """
 
     title: str
@@ -62,7 +66,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Layout:
-    """A layout. ``name`` is the stem of its files; a rule separates rows that belong to different ``groups``."""
+    """A layout. ``name`` is the stem of its files. In LaTeX, a rule separates rows of different ``groups``."""
 
     name: str
     caption: str
@@ -72,7 +76,7 @@ class Layout:
 
 
 def make_column(frame: "pd.DataFrame", key: str, title: str, digits: int | None = None) -> Column:
-    """Return one of the frame's columns, with spreads taken from the ``KEY_std`` column, if any."""
+    """Return a column of the frame, with spreads from the ``KEY_std`` column, if any."""
     spreads = None
     if digits is not None and f"{key}_std" in frame:
         spreads = frame[f"{key}_std"].tolist()
@@ -88,14 +92,14 @@ def format_number(number: float, digits: int) -> str:
 
 
 def mark_best(numbers: "pd.Series[float]", digits: int) -> "pd.Series[bool]":
-    """Return a mask of the numbers that equal the maximum when printed; all False if every number is missing."""
+    """Return a mask of the numbers that equal the maximum after rounding."""
     maximum = format_number(numbers.max(), digits)
     texts = numbers.map(lambda number: format_number(number, digits))
     return (texts == maximum) & numbers.notna()
 
 
 def to_markdown(layout: Layout) -> str:
-    """Return the caption followed by the rows, with the best values in bold."""
+    """Return a layout as a Markdown table below its caption."""
     titles = tuple(escape_markdown(column.title) for column in layout.columns)
     cells = [column.format(escape_markdown, "**{}**") for column in layout.columns]
     text = frozenset(
@@ -108,14 +112,14 @@ def to_markdown(layout: Layout) -> str:
 
 
 def to_latex(layout: Layout) -> str:
-    r"""Return a ``table`` environment to ``\input`` in documents that use booktabs, with the best values in bold."""
+    r"""Return a layout as a ``table`` environment to ``\input`` in documents that use booktabs."""
     import pandas as pd
 
     header = []
     alignment = ""
     for column in layout.columns:
         title = escape_latex(column.title)
-        header.append(title.replace("{", "{{").replace("}", "}}"))  # pandas formats the titles
+        header.append(title.replace("{", "{{").replace("}", "}}"))  # pandas formats the headers
         alignment += "l" if column.digits is None else "r"
     cells = [column.format(escape_latex, r"\textbf{{{}}}") for column in layout.columns]
     label = layout.name.replace("_", "-")
@@ -137,12 +141,12 @@ def to_latex(layout: Layout) -> str:
 
 
 def escape_latex(text: str) -> str:
-    """Return the text on one line, escaped for LaTeX."""
+    """Escape text for LaTeX, on one line."""
     return " ".join(text.split()).translate(_LATEX)
 
 
 def to_csv(layout: Layout) -> str:
-    """Return a CSV header and the rows, with numbers to six decimals and empty cells for missing values."""
+    """Return a layout as CSV, with numbers rounded to six decimals and empty cells for missing values."""
     keys = []
     cells = []
     for column in layout.columns:

@@ -1,4 +1,4 @@
-"""Layouts of P and S by loss and margin, by N, by rung and by k, and z-tests of P against a chosen row."""
+"""Layouts of P and S by loss and margin, by N, by rung and by k, and of z-tests of P."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
@@ -30,28 +30,28 @@ DIGITS_BY_K = 3
 _SYMBOLS: dict[Score, str] = {"polarity": "P", "similarity": "S"}
 
 _STATISTICS = {"mean": "mean", "std": "std", "least": "min", "most": "max"}
-"""pandas functions, which are also column titles, keyed by suffix of the CSV key."""
+"""pandas aggregations, also used as column titles, keyed by the suffix of the CSV key."""
 
 _Z_CAPTION = (
     "Two-proportion z-tests of polarity P (x100) against {against}. With uniform rank weights, P is the share of all "
     "retrieved sentences that have their query's label. The binomial z treats these sentences as independent, but the "
     "k sentences retrieved for a query are correlated. The design effect is the variance of P over queries divided by "
-    "the binomial variance, P (1 - P) / k; if it is unknown for one of the two rows, the other row's is used for both. "
-    "z includes the design effect; p is two-sided, based on z, and adjusted for all rows by Holm's method. The test "
-    "treats rows as if they were measured on different queries; if they share queries, a paired comparison is more "
-    "informative."
+    "the binomial variance, P (1 - P) / k. If it is known for only one of the two rows, it is used for both. "
+    "z is corrected for the design effect. The two-sided p-values of z are adjusted for all rows by Holm's method. The "
+    "tests assume that the rows were measured on different queries. For rows with the same queries, a paired comparison "
+    "is more powerful."
 )
 
 
 def by_margin(
     models: Sequence[ModelScores], score: Score, wanted: ScoredSplit | None = None
 ) -> Layout:
-    """Return a layout with one row per configuration and one column per model, with each column's best value in bold.
+    """Return a layout with one row per configuration and one column per model.
 
-    The reference and the baselines come first. Scores are those of the tuned encoder after its last rung.
+    The reference and the baselines come first. Each configuration is shown after its last rung.
 
     Raises:
-        NoLayoutError: If none of the configurations has a loss.
+        NoLayoutError: If no configuration has a loss.
     """
     _check_losses(models)
     last_points = _last_points(models)
@@ -99,7 +99,7 @@ def _last_points(models: Sequence[ModelScores]) -> "pd.DataFrame":
 def _add_baselines(
     models: Sequence[ModelScores], points: "pd.DataFrame", split: ScoredSplit
 ) -> "pd.DataFrame":
-    """Return the points together with the baselines on a split, by model and position."""
+    """Return the points and the baselines on a split, sorted by model and position."""
     import pandas as pd
 
     rows = pd.concat([baseline_points(models), points])
@@ -107,10 +107,10 @@ def _add_baselines(
 
 
 def by_examples(models: Sequence[ModelScores], wanted: ScoredSplit | None = None) -> Layout:
-    """Return a layout with one row per N (examples per rung), grouped by model, and a final group for all models.
+    """Return a layout with one row per model and N (examples per rung), and a last group of rows for all models.
 
     Raises:
-        NoLayoutError: If there are fewer than two values of N, or any of them is not a positive integer.
+        NoLayoutError: If there are fewer than two values of N, or one of them is not a positive integer.
     """
     import pandas as pd
 
@@ -151,7 +151,7 @@ def by_examples(models: Sequence[ModelScores], wanted: ScoredSplit | None = None
 
 
 def _check_counts(models: Sequence[ModelScores]) -> None:
-    """Raise NoLayoutError unless there are several values of N and all of them are valid."""
+    """Raise NoLayoutError unless N has at least two values, all of them valid."""
     counts = set()
     for configuration in all_configurations(models):
         if NUM_EXAMPLES in configuration.values:
@@ -169,10 +169,10 @@ def _check_counts(models: Sequence[ModelScores]) -> None:
 
 
 def by_rung(models: Sequence[ModelScores], wanted: ScoredSplit | None = None) -> Layout:
-    """Return a layout with each loss's best scores by rung, with one group per model and loss.
+    """Return a layout of each loss's best scores by rung, grouped by model and loss.
 
     Raises:
-        NoLayoutError: If no configuration has completed a second rung, or none has a loss.
+        NoLayoutError: If no configuration has a second rung, or none has a loss.
     """
     _check_losses(models)
     max_rungs = max(len(configuration.rungs) for configuration in all_configurations(models))
@@ -203,8 +203,7 @@ def by_rung(models: Sequence[ModelScores], wanted: ScoredSplit | None = None) ->
         columns.append(Column("reached by", f"{score}_of", best_points["text"].tolist()))
     caption = (
         "The best polarity P and the best similarity S (x100) of each loss at each rung, and the configurations that reach "
-        f"them (usually two different ones). Rungs are epochs if the source has epochs. {measured} The best values over "
-        "rungs are in bold."
+        f"them. Rungs are epochs if the source has epochs. {measured} The best values over rungs are in bold."
     )
     baselines = baseline_points(models)
     is_reference = baselines["loss"] == "reference"
@@ -216,9 +215,9 @@ def by_rung(models: Sequence[ModelScores], wanted: ScoredSplit | None = None) ->
 
 
 def by_k(scores: "pd.DataFrame", measured: str = "") -> Layout:
-    """Return a layout with one row per k, and one group per model and kind of rank weights.
+    """Return a layout with one row per k, grouped by rank weights and model.
 
-    ``scores`` has the columns of the layout's CSV file; ``measured`` is a sentence about the data and may be empty.
+    ``scores`` has the columns of the layout's CSV file. ``measured`` is a sentence about the data for the caption.
 
     Raises:
         InputError: If a model has two different scores for the same k.
@@ -244,8 +243,8 @@ def by_k(scores: "pd.DataFrame", measured: str = "") -> Layout:
         make_column(rows, "accuracy", "accuracy", DIGITS_BY_K),
     )
     caption = (
-        "Polarity P and similarity S (x100) by the number k of retrieved sentences: mean over queries, with the standard "
-        f"deviation in parentheses; and accuracy. {measured}"
+        "Polarity P, similarity S and accuracy (x100) by the number k of retrieved sentences: mean over queries, with the "
+        f"standard deviations of P and S in parentheses. {measured}"
     )
     groups = list(zip(rows["rank_weights"], rows["model"], strict=True))
     return Layout("by_k", caption.strip(), columns, groups, lambda: figures.draw_by_k(rows))
@@ -254,7 +253,7 @@ def by_k(scores: "pd.DataFrame", measured: str = "") -> Layout:
 def z_tests(
     models: Sequence[ModelScores], against: str, wanted: ScoredSplit | None = None
 ) -> Layout:
-    """Return a layout that compares each baseline's and configuration's P with that of the row ``against``.
+    """Return a layout with z-tests of each row's P against that of the row ``against``.
 
     Raises:
         InputError: If the row ``against`` does not exist; the message lists the rows.
@@ -295,7 +294,7 @@ def z_tests(
 
 
 def _test_rows(proportions: Sequence[Proportion | None], chosen: int) -> dict[int, ZTest]:
-    """Return the tests against the row ``chosen``, keyed by row, for all rows that can be tested."""
+    """Return the tests against the row ``chosen``, keyed by row; rows that cannot be tested are omitted."""
     other = proportions[chosen]
     tests: dict[int, ZTest] = {}
     if other is None:
@@ -333,7 +332,7 @@ def _proportion(scores: Scores) -> Proportion | None:
 
 
 def _describe_endings(points: "pd.DataFrame") -> str:
-    """Return a note for the caption on configurations with fewer rungs than others of their model; it may be empty."""
+    """Return a caption note about configurations that ended early, or an empty string."""
     configurations = points.drop_duplicates(["model", "position"])
     most_rungs = configurations.groupby("model", observed=True)["rung"].transform("max")
     num_short = int((configurations["rung"] < most_rungs).sum())

@@ -1,4 +1,4 @@
-"""Scores of one model, shown in one column of a layout. Both runs and files are converted to this form."""
+"""A common representation of scores from runs and files."""
 
 import dataclasses
 import math
@@ -18,15 +18,15 @@ NUM_EXAMPLES = "examples_per_rung"
 _LOSS_NAMES = {
     loss.class_path.partition(":")[2]: name for name, loss in reversed(list(LOSSES.items()))
 }
-"""Names of losses, keyed by class; if several losses share a class, the first one in the table is used."""
+"""Loss names, keyed by class; if several losses share a class, the first one is used."""
 
 _DISTINCTIONS = ("dataset", "reference", "retrieval", "origin", "place")
-"""Attributes that distinguish several columns for the same model, in the order in which they are tried."""
+"""Attributes that are appended to equal column names, in this order, until the names are unique."""
 
 
 @dataclass(frozen=True)
 class Counts:
-    """The number of queries that P is averaged over, and the number of sentences retrieved per query."""
+    """The number of queries over which P is averaged, and the number of sentences retrieved per query."""
 
     num_queries: int
     k: int
@@ -34,9 +34,9 @@ class Counts:
 
 @dataclass(frozen=True)
 class Scores:
-    """One encoder's scores on one split: means over queries in [0, 1], and standard deviations if known.
+    """Mean scores of one encoder on one split, in [0, 1], with standard deviations over queries, if known.
 
-    ``counts`` is None if unknown, or if P is not an unweighted share because ranks have different weights.
+    ``counts`` is None if unknown or if the rank weights are not uniform.
     """
 
     polarity: float
@@ -51,7 +51,7 @@ SplitScores = Mapping[ScoredSplit, Scores]
 
 @dataclass(frozen=True)
 class ScoredPoint:
-    """Scores of a configuration's tuned encoder after one rung; ``values`` is as in :class:`Configuration`."""
+    """Scores of a configuration after one rung; see :class:`Configuration` for ``values``."""
 
     values: Mapping[str, Any]
     rung: int
@@ -61,9 +61,11 @@ class ScoredPoint:
 
 @dataclass(frozen=True)
 class Configuration:
-    """A trained configuration. ``values`` omits parameters that are None and stores whole numbers as integers.
+    """A trained configuration and its scores.
 
-    ``rungs`` maps rung numbers, in ascending order, to the tuned encoder's scores; there is at least one rung.
+    Args:
+        values: Parameters, except those that are None. Whole numbers are integers.
+        rungs: Scores keyed by rung number, in ascending order. There is at least one rung.
     """
 
     values: Mapping[str, Any]
@@ -78,11 +80,15 @@ class Configuration:
 class ModelScores:
     """Scores of one model under one measurement setup.
 
-    ``origin`` is the name of the run or file, and ``place`` its location. ``retrieval`` describes the retrieval
-    settings; it is empty if they are unknown. ``names_split`` is False for a file without a ``split`` column.
-    ``setting`` contains everything that the scores depend on besides the configuration; it is empty if unknown. Scores
-    with different settings never share a column. ``baselines`` maps the names of encoders that do not come from a trial
-    to their scores, with the reference first. ``why_no_test`` is the reason why the run's test scores are left out.
+    Args:
+        origin: Name of the run or file.
+        place: Path or URI of the run or file.
+        baselines: Scores of encoders that do not come from a trial, keyed by name, with the reference first.
+        retrieval: Description of the retrieval settings; empty if unknown.
+        setting: Everything that the scores depend on besides the configuration; empty if unknown. Scores with different
+            settings never share a column.
+        names_split: False for a file without a ``split`` column.
+        why_no_test: Reason why the run's test scores are left out.
     """
 
     model: str
@@ -99,12 +105,12 @@ class ModelScores:
 
 
 def loss_name(name: Any) -> str:
-    """Return raysweep's name for a loss, given either that name or the library's class name."""
+    """Return raysweep's name for a loss, given that name or the class name."""
     return _LOSS_NAMES.get(str(name), str(name))
 
 
 def last_part(place: str) -> str:
-    """Return the last component of a path, URI or name with slashes, such as an encoder's name without its owner."""
+    """Return the last component of a path, URI or encoder name."""
     return place.rstrip("/").rpartition("/")[2] or place
 
 
@@ -113,7 +119,7 @@ def all_configurations(models: Iterable[ModelScores]) -> list[Configuration]:
 
 
 def mean_scores(repeats: Sequence[Scores]) -> Scores:
-    """Return the mean over a configuration's runs; deviations over queries are averaged as variances."""
+    """Return the mean over repeats; standard deviations are averaged as variances."""
     if len(repeats) == 1:
         return repeats[0]
     counts = {scores.counts for scores in repeats}
@@ -134,15 +140,14 @@ def _mean_deviation(deviations: Iterable[float | None]) -> float | None:
 
 
 def make_configurations(points: Iterable[ScoredPoint]) -> tuple[Configuration, ...]:
-    """Return the configurations of these points, averaging points that were measured more than once."""
+    """Group points by configuration, averaging repeated points."""
     points_of_configuration: dict[str, list[ScoredPoint]] = {}
     for point in points:
         key = repr(sorted(point.values.items()))
         points_of_configuration.setdefault(key, []).append(point)
     configurations = []
     for members in points_of_configuration.values():
-        # keyed by rung
-        repeats: dict[int, dict[ScoredSplit, list[Scores]]] = {}
+        repeats: dict[int, dict[ScoredSplit, list[Scores]]] = {}  # keyed by rung
         for point in members:
             by_split = repeats.setdefault(point.rung, {})
             by_split.setdefault(point.split, []).append(point.scores)
@@ -155,7 +160,7 @@ def make_configurations(points: Iterable[ScoredPoint]) -> tuple[Configuration, .
 
 
 def join_runs(models: Iterable[ModelScores]) -> list[ModelScores]:
-    """Merge scores with the same setting but no configuration in common, such as parts of a grid from several runs."""
+    """Merge runs with the same setting and no common configurations, such as parts of a grid."""
     joined: list[ModelScores] = []
     for model in models:
         values = [configuration.values for configuration in model.configurations]
@@ -178,10 +183,10 @@ def join_runs(models: Iterable[ModelScores]) -> list[ModelScores]:
 
 
 def column_names(models: Sequence[ModelScores]) -> list[str]:
-    """Return each column's model name, extended until all names are unique.
+    """Return the model names, extended until they are unique.
 
     Raises:
-        InputError: If the same scores are passed twice.
+        InputError: If a run or file is passed twice.
     """
     names = [model.model for model in models]
     for attribute in _DISTINCTIONS:
@@ -203,7 +208,7 @@ def select(models: Iterable[ModelScores], where: Mapping[str, str]) -> list[Mode
     """Filter scores by the values of ``model``, ``dataset`` and parameters.
 
     Raises:
-        InputError: If no scores are left.
+        InputError: If no configuration matches.
     """
     selected = list(models)
     for name, wanted in where.items():

@@ -1,4 +1,4 @@
-"""Points of several models in one data frame, with names for their configurations."""
+"""Data frames with the points of several models, and names of configurations."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _LOSS_PARAMETERS = ("loss", "margin", "scale")
 
 _SCORES = ("polarity", "similarity", "polarity_std", "similarity_std")
-# columns of a frame without rows
+# columns of an empty frame
 _COLUMNS = (
     "model",
     "position",
@@ -41,7 +41,7 @@ _COLUMNS = (
 class Name:
     """The name of a configuration.
 
-    ``margin`` is the loss's margin, followed by a scale such as ``scale 20`` if scales differ; ``others`` may be empty.
+    ``margin`` includes the scale, such as ``scale 20``, if the loss's scales differ. ``others`` may be empty.
     """
 
     loss: str
@@ -51,7 +51,7 @@ class Name:
 
     @property
     def text(self) -> str:
-        """Return the name in words, without the loss."""
+        """Return the name as text, without the loss."""
         margin = f"margin {self.margin}" if self.margin[0].isdigit() else self.margin
         parts = [part for part in (margin, self.others) if part not in ("", ABSENT)]
         return ", ".join(parts) or ABSENT
@@ -60,8 +60,8 @@ class Name:
 def name_configurations(models: Sequence[ModelScores]) -> list[Name]:
     """Return the names of all configurations, in order.
 
-    Different configurations have different names, although their texts may be equal. ``others`` contains the parameters
-    other than the loss's own that vary, or that only some of a loss's configurations have.
+    Different configurations have different names, but their texts may be equal. ``others`` lists the parameters, except
+    those of the loss, that vary or that only some configurations of a loss have.
     """
     import pandas as pd
 
@@ -118,18 +118,17 @@ def _format(value: Any) -> str:
 
 
 def _rank(value: Any) -> tuple[int, float, str]:
-    """Return a value's sort key; missing values come first, then numbers, then words."""
+    """Return a sort key that orders missing values first, then numbers, then text."""
     if value is None:
         return 0, 0.0, ""
     return (1, float(value), "") if isinstance(value, int | float) else (2, 0.0, str(value))
 
 
 def configuration_points(models: Sequence[ModelScores]) -> "pd.DataFrame":
-    """Return one row per configuration, rung and split.
+    """Return a frame with one row per configuration, rung and split.
 
-    ``model`` is the name of the model's column, an ordered category; ``position`` orders configurations by name;
-    ``is_last`` marks each configuration's last rung; ``scores`` is the :class:`Scores` object that the other scores are
-    taken from. ``polarity``, ``similarity``, ``polarity_std`` and ``similarity_std`` are x100.
+    ``model`` is an ordered categorical of the layout's column names. ``position`` orders configurations by name.
+    ``scores`` contains :class:`Scores` objects. The other score columns are x100.
     """
     names = name_configurations(models)
     ordered = sorted(set(names), key=lambda name: (name.loss, name.order))
@@ -156,7 +155,10 @@ def configuration_points(models: Sequence[ModelScores]) -> "pd.DataFrame":
 
 
 def baseline_points(models: Sequence[ModelScores]) -> "pd.DataFrame":
-    """Return one row per baseline and split, like :func:`configuration_points`; the loss is the baseline's name."""
+    """Return a frame like :func:`configuration_points` with one row per baseline and split.
+
+    ``loss`` is the baseline's name.
+    """
     names = list(dict.fromkeys(name for model in models for name in model.baselines))
     rows = []
     for title, model in zip(column_names(models), models, strict=True):
@@ -195,9 +197,9 @@ def _as_frame(rows: Sequence[Mapping[str, Any]], models: Sequence[ModelScores]) 
 def choose_split(
     models: Sequence[ModelScores], points: "pd.DataFrame", wanted: ScoredSplit | None
 ) -> tuple[ScoredSplit, str]:
-    """Return the split for a layout of these points, and the caption's sentence about the split and the retrieval.
+    """Return the split for a layout, and a sentence for the caption about the split and the retrieval settings.
 
-    The split is ``wanted`` if given, otherwise test if all points have test scores, and dev if not.
+    If ``wanted`` is None, the split is test if all points have test scores, else dev.
 
     Raises:
         NoLayoutError: If no point has scores on that split.
@@ -231,7 +233,7 @@ def choose_split(
 
 
 def _describe_retrieval(models: Sequence[ModelScores]) -> list[str]:
-    """Return the retrieval settings, each with its models' names if the settings differ or some are unknown."""
+    """Describe the retrieval settings, with the models' names if they differ or some are unknown."""
     names: dict[str, list[str]] = {}  # keyed by retrieval settings
     for model in models:
         members = names.setdefault(model.retrieval, [])

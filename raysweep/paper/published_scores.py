@@ -1,4 +1,4 @@
-"""Published scores from small tables in the package, and digests of the queries that they were measured on."""
+"""Tables of published scores, and digests of the queries that they were measured on."""
 
 import csv
 import hashlib
@@ -12,9 +12,10 @@ from raysweep.results.types import Point, ScoredSplit
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """A file in ``raysweep/paper/published`` whose header comment states the source and how the scores were measured.
+    """A table of published scores, stored in ``raysweep/paper/published``.
 
-    It has one row per method, starting with the untuned encoder, with means and standard deviations over queries, x100.
+    The file's header comment cites the source. Each row contains a method's means and standard deviations over queries,
+    x100. The first row is the untuned encoder.
     """
 
     file: str
@@ -24,16 +25,19 @@ class PublishedTable:
     queries_digest: str  # see :func:`digest`
 
     def measured_on(self, texts: Iterable[str]) -> bool:
-        """Return whether these are the table's queries, in any order and ignoring case, spacing and punctuation."""
+        """Return whether the texts are the table's queries, ignoring order, case, spaces and punctuation."""
         return digest(texts) == self.queries_digest
 
     @property
     def untuned_similarity(self) -> float:
-        """Return the untuned encoder's S in [0, 1]; a different value reveals a different reference encoder or pool."""
+        """Return the untuned encoder's S in [0, 1].
+
+        A different value indicates a different reference encoder or pool.
+        """
         return float(next(self._rows())["similarity"]) / 100
 
     def points(self, split: ScoredSplit) -> Iterator[Point]:
-        """Yield one point per row, assigned to this split. Retention is relative to the table's untuned encoder."""
+        """Yield one point per row; retention is relative to the untuned encoder."""
         rows = list(self._rows())
         untuned = float(rows[0]["similarity"])
         for row in rows:
@@ -62,7 +66,7 @@ class PublishedTable:
 
 
 def digest(texts: Iterable[str]) -> str:
-    """Return the SHA-256 of the texts' ASCII letters and digits, independent of the texts' order.
+    """Return the SHA-256 digest of the texts' ASCII letters and digits, independent of order and case.
 
     Other characters are ignored because copies of the same data set differ in spaces, quotes and accents.
     """
@@ -84,4 +88,4 @@ TABLES: Mapping[str, PublishedTable] = {
         queries_digest="ae043338450361cc596cf501baf4d13ffbb0f2981d28c1cd179fd45849ef5066",
     )
 }
-"""Tables, keyed by their name in ``baselines.published``."""
+"""Tables, keyed by name in ``baselines.published``."""

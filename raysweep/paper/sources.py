@@ -4,10 +4,10 @@ A file has the columns ``polarity`` and ``similarity``, in [0, 1] or x100, and o
 ``num_examples`` is an alias for ``examples_per_rung``. Optional columns:
 
 - ``model`` and ``dataset``; each combination of their values becomes a column in layouts
-- one of BUDGETS; without one, all scores are taken to be those at the end of training
+- one of BUDGETS; if it is missing, all scores are assumed to be from the end of training
 - ``split``, ``kind`` and ``value``, as in recordings
 - DEVIATIONS
-- COUNTS, whose product is the number of sentences of which P is an unweighted share; z-tests require them
+- COUNTS, required for z-tests; set them only if the rank weights are uniform
 """
 
 import itertools
@@ -58,7 +58,7 @@ MAX_K = 2**31  # no pool has more sentences
 
 BUDGETS = ("examples_seen", "epoch", "step")
 DEVIATIONS = ("polarity_std", "similarity_std")  # standard deviations over queries
-# their product is the denominator of P if all ranks have equal weights
+# their product is the denominator of P if rank weights are uniform
 COUNTS = (
     "num_queries",
     "k",
@@ -77,17 +77,17 @@ _NO_PARAMETERS = {
     "value",
     "rung",
 }
-# kinds of points that do not come from a trial, in the order used by layouts
+# kinds of points without a trial, in the order used by layouts
 _NO_TRIAL = ("reference", *BASELINES)
 
 
 def read_run(run: Folder) -> ModelScores:
-    """Return the scores of the run in a folder. Dev scores are means over a configuration's replicates.
+    """Return the scores of a run.
 
-    Test scores are left out if only part of the front has them.
+    Dev scores are means over replicates. Test scores are left out if only part of the front has them.
 
     Raises:
-        InputError: If the folder does not contain a run, or if none of the run's rungs is finished.
+        InputError: If the folder does not contain a run, or if the run has no finished rung.
     """
     results = load(run)
     info = results.info
@@ -148,7 +148,7 @@ def _run_baselines(results: Results) -> Mapping[str, SplitScores]:
 
 
 def _point_scores(point: Point, info: RunInfo) -> Scores:
-    """Return a point's scores. A deviation of 0 means that the deviation is unknown."""
+    """Return a point's scores; a standard deviation of 0 means that it is unknown."""
     num_queries = info.num_queries.get(point.split)
     counts = Counts(num_queries, info.k) if num_queries and info.rank_weights == "uniform" else None
     deviations = point.std("polarity") or None, point.std("similarity") or None
@@ -156,15 +156,15 @@ def _point_scores(point: Point, info: RunInfo) -> Scores:
 
 
 def is_by_k(frame: "pd.DataFrame") -> bool:
-    """Return whether the frame holds scores by k from a CSV file, rather than a recording."""
+    """Return whether a frame contains scores by k instead of a recording."""
     return "k" in frame and "loss" not in frame and not any(budget in frame for budget in BUDGETS)
 
 
 def read_by_k(frame: "pd.DataFrame", path: Path) -> "pd.DataFrame":
-    """Return the rows of a ``by_k`` layout that was read from CSV, with NaN for missing scores.
+    """Return the rows of a ``by_k`` layout; missing scores are NaN.
 
     Raises:
-        InputError: If the rows are invalid; the message names the file and the problem.
+        InputError: If the rows are invalid.
     """
     try:
         check_columns(frame, ("model", "rank_weights", "polarity", "similarity"))
@@ -189,7 +189,7 @@ def read_rows(frame: "pd.DataFrame", path: Path) -> list[ModelScores]:
     """Return the scores in a file's rows, one object per model and dataset.
 
     Raises:
-        InputError: If the rows are invalid; the message names the file and, if applicable, the column and row.
+        InputError: If the rows are invalid.
     """
     try:
         return list(_read_rows(frame.reset_index(drop=True), path))
@@ -239,7 +239,7 @@ def _read_rows(frame: "pd.DataFrame", path: Path) -> Iterator[ModelScores]:
 
 
 def _read_texts(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """Return the frame with all text columns, and with default values in missing cells."""
+    """Return the frame with all text columns, filling missing cells with defaults."""
     frame = frame.copy()
     for column, default in _TEXTS.items():
         if column in frame:
@@ -251,7 +251,7 @@ def _read_texts(frame: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def _read_numbers(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """Return the frame with all score and count columns as floats, and scores divided by 100 if they are x100."""
+    """Return the frame with all score and count columns as floats; scores that are x100 are divided by 100."""
     frame = frame.copy()
     for column in ("polarity", "similarity"):
         frame[column] = number_column(frame, column)
@@ -288,7 +288,10 @@ def _optional_numbers(frame: "pd.DataFrame", column: str) -> "pd.Series[float] |
 
 
 def _row_points(rows: "pd.DataFrame", *, is_ordinal: bool) -> Iterator[ScoredPoint]:
-    """Yield the points in rows with a ``rung`` column, whose values are replaced by ranks from 1 if ``is_ordinal``."""
+    """Yield the points in rows with a ``rung`` column.
+
+    If ``is_ordinal``, each rung is replaced by its rank within the trial or configuration, starting at 1.
+    """
     parameters = [
         name for name in rows.columns if name not in _NO_PARAMETERS and not is_index(name)
     ]
@@ -299,7 +302,7 @@ def _row_points(rows: "pd.DataFrame", *, is_ordinal: bool) -> Iterator[ScoredPoi
         elif parameters:
             keys = configurations.apply(tuple, axis=1)
         else:
-            keys = rows["kind"]  # the same in every row, since all rows have the same configuration
+            keys = rows["kind"]  # constant; all rows have the same configuration
         budgets = rows.groupby(keys, dropna=False)["rung"]
         rows = rows.assign(rung=budgets.rank("dense"))
     for index, row in zip(rows.index, rows.to_dict("records"), strict=True):
@@ -330,5 +333,5 @@ def _row_scores(row: Mapping[Any, Any]) -> Scores:
 
 
 def _known(number: float) -> float | None:
-    """Return a number, or None for NaN, which stands for an empty cell."""
+    """Return a number, or None for NaN (an empty cell)."""
     return None if number != number else number

@@ -25,7 +25,7 @@ _SUFFIXES = (*_FORMATS, ".png")
 
 @dataclass(frozen=True)
 class Written:
-    """The files written for each layout, and the reasons for leaving out the other layouts."""
+    """The files written for each layout, and the reasons why other layouts were left out."""
 
     files: Mapping[str, Sequence[Path]]
     left_out: Mapping[str, str]
@@ -38,15 +38,17 @@ def write_layouts(
     split: ScoredSplit | None = None,
     z_test: str | None = None,
 ) -> Written:
-    """Write every layout that the runs and files support to a folder, replacing earlier layouts.
+    """Write every layout that the sources support to a folder, replacing earlier layouts.
 
-    A path is a recording, a file of published scores, or a ``by_k.csv`` file written by :func:`write_by_k`. ``where``
-    filters by the values of ``model``, ``dataset`` and parameters. ``z_test`` is the row that the others are tested
-    against. The files of layouts that are left out are removed, so that all layouts in the folder except ``by_k`` come
-    from the same call.
+    Earlier files of layouts that are left out are removed.
+
+    Args:
+        sources: Runs, and paths of recordings, files of published scores, or ``by_k.csv`` files from :func:`write_by_k`.
+        where: Required values of ``model``, ``dataset`` and parameters.
+        z_test: Row against which the others are tested.
 
     Raises:
-        InputError: If a source cannot be read or no layout is possible; raised before anything is written.
+        InputError: If a source cannot be read or no layout is possible.
     """
     import pandas as pd
 
@@ -107,7 +109,7 @@ def _read(sources: Iterable[Folder | Path]) -> "tuple[list[ModelScores], list[pd
 def _make_layouts(
     models: Sequence[ModelScores], split: ScoredSplit | None, z_test: str | None
 ) -> tuple[list[Layout], dict[str, str]]:
-    """Return the layouts that are possible, and the reasons for leaving out the others."""
+    """Return the layouts that are possible, and the reasons why the others are left out."""
     makers: dict[str, Callable[[], Layout]] = {
         "by_margin_polarity": lambda: layouts.by_margin(models, "polarity", split),
         "by_margin_similarity": lambda: layouts.by_margin(models, "similarity", split),
@@ -127,7 +129,7 @@ def _make_layouts(
 
 
 def write_by_k(scores: "pd.DataFrame", measured: str, to: Path) -> None:
-    """Write the layout of :func:`layouts.by_k` to a folder as Markdown, LaTeX, CSV and a figure.
+    """Write the ``by_k`` layout to a folder as Markdown, LaTeX, CSV and a figure.
 
     Raises:
         InputError: If the folder is not writable.
@@ -136,7 +138,7 @@ def write_by_k(scores: "pd.DataFrame", measured: str, to: Path) -> None:
 
 
 def check_writable(to: Path) -> None:
-    """Raise InputError if layouts cannot be written to the folder; the folder is not created."""
+    """Raise InputError if layouts cannot be written to the folder, without creating it."""
     nearest = next(folder for folder in (to, *to.absolute().parents) if folder.exists())
     if not nearest.is_dir():
         raise InputError(f"{to}: cannot be written; {nearest} is a file, not a folder")
@@ -147,7 +149,7 @@ def check_writable(to: Path) -> None:
 def _write(
     to: Path, new_layouts: Iterable[Layout], removed: Iterable[str]
 ) -> dict[str, list[Path]]:
-    """Write all files once their contents are complete, and remove the files of the ``removed`` layouts."""
+    """Write the new layouts and delete the files of the ``removed`` layouts."""
     contents: dict[str, bytes] = {}
     files: dict[str, list[Path]] = {}
     for layout in new_layouts:

@@ -29,19 +29,19 @@ from raysweep.storage.private import make_private
 from raysweep.terminal import Advance, Display
 
 POLL_SECONDS = 0.2
-MAX_DEATHS = 2  # a stage fails if more coordinators than this die
-GOOD_RECALL = 0.9  # minimum recall of an inverted file; lower values cause a warning
+MAX_DEATHS = 2  # a stage fails after more coordinator deaths than this
+GOOD_RECALL = 0.9  # a lower recall of an inverted file causes a warning
 
 
 def prepare(plan: Plan, capacity: Capacity | None, display: Display) -> Prepared:
     """Build every missing artifact on the cluster and return all artifacts.
 
-    One coordinator actor runs the stages with Ray Data and stores the results; this process only monitors it. ``capacity``
-    may be None if no artifact is missing.
+    A coordinator actor runs the stages with Ray Data and stores the results. ``capacity`` may be None if no artifact is
+    missing.
 
     Raises:
-        InputError: If a stage makes no progress for ``resources.stall_seconds``, or if the sources, the encoder or the
-            neighbors are unsuitable.
+        InputError: If the sources, the encoder or the neighbors are unsuitable.
+        TemporaryError: If a stage makes no progress for ``resources.stall_seconds``.
     """
     for note in plan.notes:
         display.warn(note)
@@ -78,7 +78,7 @@ def prepare_here(config: SweepConfig, space: Space, display: Display | None = No
     for stage in plan.missing:
         coordinator.build(stage)
         if stage.kind == "sentences":
-            plan.check_sentences()  # before costly stages
+            plan.check_sentences()  # before expensive stages
     plan.check_sentences()  # also for sentences from an earlier build
     plan.check_freezing()
     if display is not None:
@@ -90,9 +90,10 @@ def prepare_here(config: SweepConfig, space: Space, display: Display | None = No
 def store_models(
     models: Mapping[EncoderConfig, ModelSource], store: Store, capacity: Capacity, display: Display
 ) -> None:
-    """Store copies of the encoders that nodes may lack, so that the workers need not download them.
+    """Store copies of encoders that some nodes may lack.
 
-    A local encoder is copied only into a bucket: nodes that share the artifacts folder usually share other folders, too.
+    Local encoders are copied only into buckets, because nodes that share the artifacts folder usually share other
+    folders, too.
     """
     in_bucket = isinstance(store.root, BucketFolder)
     for encoder, source in models.items():
@@ -111,7 +112,7 @@ def store_models(
 
 
 def _warn(prepared: Prepared, target: int, display: Display) -> None:
-    """Print warnings about the sources, about too few examples, and about dev sentences that the teacher has seen."""
+    """Warn about the sources, about too few examples, and about dev sentences that the teacher has seen."""
     for name, part in (prepared.parts or {"": prepared}).items():
         for text in part.sentences_artifact.summary["warnings"]:
             display.warn(f"{name}: {text}" if name else text)
@@ -170,10 +171,10 @@ def _build(plan: Plan, missing: list[ArtifactStage], capacity: Capacity, display
             for stage in missing:
                 coordinator = _build_stage(stage, coordinator, plan, capacity, display)
                 if stage.kind == "sentences":
-                    plan.check_sentences()  # before costly stages; sentences are kept for a sweep with a different k
+                    plan.check_sentences()  # before expensive stages
         finally:
             for task in warming:
-                ray.cancel(task)  # in case it never started for lack of resources
+                ray.cancel(task)  # it may still be waiting for resources
             ray.kill(coordinator)
 
 
@@ -186,10 +187,10 @@ def _start_coordinator(plan: Plan, capacity: Capacity) -> Any:
 
 
 def _warm_up(missing: list[ArtifactStage], coordinator: Any, capacity: Capacity) -> list[Any]:
-    """Start tasks that import the encoding libraries while the coordinator starts; encoding reuses their processes.
+    """Start tasks that import the encoding libraries, and return their references.
 
-    The tasks request as many CPUs as an encoder, since encoding would otherwise start in other processes. Ray Data's
-    actors are started now, because later they would occupy the idle processes. On GPUs, nothing is started, since each
+    Encoding reuses the processes of these tasks if they request as many CPUs as an encoder. Ray Data's actors are also
+    started now, because starting them later would occupy the idle processes. On GPUs, nothing is started, because each
     encoder gets a new process.
     """
     import ray
@@ -211,7 +212,7 @@ def _warm_up(missing: list[ArtifactStage], coordinator: Any, capacity: Capacity)
 
 @contextlib.contextmanager
 def _store_folder(root: Folder) -> Iterator[None]:
-    """Create the artifacts folder; if nothing is built, remove it and any parents created with it."""
+    """Create the artifacts folder; if nothing is built, remove it and the parents that were created."""
     folder = root.path
     if isinstance(root, BucketFolder):
         yield
@@ -247,13 +248,13 @@ def _build_stage(
             _build_once(stage, coordinator, stall, display)
             return coordinator
         except ray.exceptions.RayActorError as error:
-            # An actor that the coordinator called died, not the coordinator.
+            # The coordinator is alive; an actor that it called died.
             if isinstance(error, ray.exceptions.RayTaskError):
                 raise
             if num_deaths == MAX_DEATHS:
                 raise TemporaryError(
-                    f"prepare: {stage.name}: the coordinator process died {num_deaths + 1} times, possibly for lack of "
-                    "memory on this node; completed work is stored, and the same command resumes from it"
+                    f"prepare: {stage.name}: the coordinator process died {num_deaths + 1} times, possibly because this "
+                    "node ran out of memory; run the command again to resume from the stored work"
                 ) from None
         display.warn(
             f"prepare: {stage.name}: the coordinator process died; a new one resumes from the stored work"
@@ -288,10 +289,10 @@ def _build_once(
 def _watch(
     coordinator: Any, result: Any, stall: "_StallDetector", advance: Advance, display: Display
 ) -> None:
-    """Wait for ``result`` while showing the coordinator's progress.
+    """Wait for ``result`` and show the coordinator's progress.
 
     Raises:
-        InputError: If the stage stalls or a worker raised an InputError.
+        InputError: If the stage stalls or a worker raises an InputError.
     """
     import ray
 
@@ -311,14 +312,14 @@ def _watch(
 
 @dataclass
 class _StallDetector:
-    """Detector for a stage that makes no progress for ``resources.stall_seconds``."""
+    """Detector of stages that make no progress."""
 
     stage_name: str
     stall_seconds: float
     waiting: WaitingWatch
     last_progress: tuple[int, int] = (-1, 0)
     moved_at: float = 0.0  # monotonic clock
-    stalled_at: float = 0.0  # when progress last changed or nodes were last seen starting
+    stalled_at: float = 0.0  # last time with progress or with nodes starting
 
     def check(self, progress: StageProgress) -> None:
         """Record the progress so far.

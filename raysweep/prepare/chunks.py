@@ -1,7 +1,7 @@
 """Run a worker over chunks of consecutive rows, in this process or with Ray Data on a cluster.
 
-Workers memory-map artifacts and store large results themselves, so little more than row numbers is sent to them. Their
-results are small and arrive in order. No stage has a read or write task that could starve for a CPU.
+Workers memory-map artifacts and store large results themselves, so their inputs and outputs are small. Results arrive
+in order.
 """
 
 import threading
@@ -14,14 +14,15 @@ import numpy as np
 from raysweep.cluster.resources import Request
 from raysweep.prepare.workers import Columns, Worker
 
-KEEP_SECONDS = 10.0  # an idle worker is dropped after this time, to free its memory
+KEEP_SECONDS = 10.0  # time after which an idle worker is dropped to free memory
 
 
 @dataclass(frozen=True)
 class ChunkedJob:
-    """A worker to call on ``num_rows`` rows, ``rows_per_chunk`` at a time; ``arguments`` are for its constructor.
+    """A job that calls a worker on chunks of rows.
 
-    Each chunk includes its rows of ``columns``. If ``only`` is given, only the chunks with these numbers are processed.
+    ``arguments`` are passed to the worker's constructor. Each chunk includes its rows of ``columns``. If ``only`` is
+    not None, only the chunks with these numbers are processed.
     """
 
     worker: Callable[..., Worker]
@@ -38,7 +39,7 @@ class ChunkedJob:
 
     @property
     def chunks(self) -> list[dict[str, list[Any]]]:
-        """Return the chunks, each as columns of length 1: its number, start, stop (exclusive) and ``columns``."""
+        """Return the chunks as columns of length 1: number, start, stop (exclusive) and ``columns``."""
         numbers = range(self.count) if self.only is None else self.only
         chunks = []
         for number in numbers:
@@ -48,12 +49,12 @@ class ChunkedJob:
         return chunks
 
     def rows(self, number: int) -> list[int]:
-        """Return the first row of a chunk and the row after its last."""
+        """Return the start and stop (exclusive) of a chunk."""
         start = number * self.rows_per_chunk
         return [start, min(start + self.rows_per_chunk, self.num_rows)]
 
     def run_here(self) -> Iterator[Columns]:
-        """Yield the results of the chunks in order, from one worker in this process."""
+        """Yield the results of the chunks in order, computed in this process."""
         if not (chunks := self.chunks):
             return
         worker = self.worker(*self.arguments)
@@ -61,9 +62,9 @@ class ChunkedJob:
             yield worker({name: np.array(values) for name, values in chunk.items()})
 
     def run_on_cluster(self, request: Request) -> Iterator[Columns]:
-        """Yield the results of the chunks in order, from up to ``request.count`` concurrent tasks or, on GPUs, actors.
+        """Yield the results of the chunks in order, computed by up to ``request.count`` workers.
 
-        Tasks reuse existing processes, which stay alive for the next stage. Actors end with their stage.
+        Workers are actors on GPUs and tasks otherwise. Tasks reuse the processes of earlier stages.
         """
         import ray
         from ray.data import ActorPoolStrategy, DataContext, TaskPoolStrategy
@@ -101,10 +102,7 @@ class ChunkedJob:
 
 
 def start_ray_data() -> None:
-    """Run a minimal job so that Ray Data starts its own actors now.
-
-    Starting them takes several seconds and occupies processes.
-    """
+    """Run a minimal job so that Ray Data starts its own actors, which takes several seconds."""
     import ray
     from ray.data import DataContext
 
@@ -113,10 +111,7 @@ def start_ray_data() -> None:
 
 
 class _WorkerCache:
-    """Cache of the worker that a process keeps between a stage's tasks, so that it loads data and models only once.
-
-    Ray runs consecutive tasks in the same processes, so stages that run as tasks share the processes and their imports.
-    """
+    """Cache of a process's worker, which loads data and models only once for a stage's tasks."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -124,7 +119,7 @@ class _WorkerCache:
         self._timer = threading.Timer(0, self._clear)  # a placeholder that is never started
 
     def take(self, key: str) -> Worker | None:
-        """Remove and return the worker with this key; any other worker is dropped."""
+        """Remove and return the worker with this key, and drop all others."""
         self._timer.cancel()
         with self._lock:
             worker = self._workers.pop(key, None)
@@ -149,10 +144,7 @@ _cache = _WorkerCache()
 def call_cached_worker(
     chunk: Columns, kind: Callable[..., Worker], arguments: tuple[Any, ...]
 ) -> Columns:
-    """Return a worker's result for a chunk.
-
-    A process's first call creates the worker from ``kind`` and ``arguments``; later calls reuse it.
-    """
+    """Return a worker's result for a chunk, reusing the process's worker if it has the same arguments."""
     key = f"{kind!r} {arguments!r}"
     worker = _cache.take(key) or kind(*arguments)
     try:

@@ -1,8 +1,8 @@
-"""Workers that turn sources into a dataset: they read texts, find conflicts and duplicates, and write the shards.
+"""Workers that read sources, find label conflicts and duplicates, and build the dataset's shards.
 
-Each *piece* of a source is split into *parts*, groups of consecutive rows. Rows are numbered from 0 across all pieces:
-first train, then dev, then test. Equal texts are found by digest. The digests are divided into *partitions*, so that a
-worker holds only one partition at a time.
+Each *piece* of a source is split into *parts* of consecutive rows. Rows are numbered from 0 across all pieces, in the
+order train, dev, test. Texts are compared by digest. The digests are divided into *partitions*, and a worker loads one
+partition at a time.
 """
 
 import itertools
@@ -32,10 +32,10 @@ from raysweep.prepare.workers import Columns, chunk_number, row_range
 from raysweep.storage.folder import open_folder
 
 PART_ROWS = 2**16
-PART_CHARACTERS = 2**24  # a part with more characters ends early
-BLOCK_ROWS = 8192  # training rows searched for phrases at a time, to limit memory use
-MAX_LABELS_SHOWN = 100  # labels reported for a conflicting text
-MAX_CONFLICTS_SHOWN = 5  # conflicting texts reported by a worker for each split
+PART_CHARACTERS = 2**24  # a part ends early if it reaches this length
+BLOCK_ROWS = 8192  # training rows searched for phrases at a time
+MAX_LABELS_SHOWN = 100  # labels reported per conflicting text
+MAX_CONFLICTS_SHOWN = 5  # conflicting texts reported per worker and split
 _DIGEST_BYTES = 16
 _KEY_BYTES = 8
 
@@ -96,17 +96,16 @@ class Part(NamedTuple):
 
     @property
     def stop_row(self) -> int:
-        """Return the row after the last."""
         return self.first_row + self.num_rows
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The sizes of all parts; the parts themselves are stored in ``work``."""
+    """The layout of the parts stored in ``work``."""
 
     work: Artifact
     rows_of_parts: tuple[tuple[int, ...], ...]  # row counts of each piece's parts
-    num_train: int  # training rows, which come first
+    num_train: int
     num_partitions: int
 
     @property
@@ -130,8 +129,8 @@ class Layout:
     def digests(self, part: Part) -> pa.RecordBatch:
         """Return the digests of a part.
 
-        Each kind of digest has the columns ``KIND_high`` and ``KIND_low``, in ascending order, and ``KIND_row``, the row
-        within the part.
+        Each kind of digest has the columns ``KIND_high``, ``KIND_low`` and ``KIND_row`` (the row within the part), sorted
+        by digest.
         """
         return read_columns(
             self.work.location, _part_name(self.work, "digests", part.piece, part.number)
@@ -139,7 +138,7 @@ class Layout:
 
     @property
     def conflicts(self) -> ShardSet:
-        """Return the shards that contain ``row`` and ``label_key`` for each dropped row.
+        """Return the shards with the ``row`` and ``label_key`` of each dropped row.
 
         A row is dropped if its exact text occurs in its split with more than one label.
         """
@@ -148,7 +147,7 @@ class Layout:
         )
 
     def read_dropped(self) -> Integers:
-        """Return the dropped rows in ascending order. The conflicts must have been stored."""
+        """Return the dropped rows in ascending order. The conflicts must be stored first."""
         rows = []
         for number in range(self.num_partitions):
             batch = self.conflicts.read(number)
@@ -221,7 +220,7 @@ class ReadWorker:
 
 @dataclass
 class _Label:
-    """A label in one spelling: name, key, first row (numbered from 1) and number of rows."""
+    """One spelling of a label. ``first_row`` is numbered from 1."""
 
     name: str
     key: int
@@ -264,13 +263,13 @@ class _LabelCounts:
 
 
 def label_key(name: str) -> int:
-    """Return a digest, the same on every machine, that identifies the label until labels are numbered."""
+    """Return a digest that identifies the label on every machine until labels are numbered."""
     digest = blake2b(name.encode(), digest_size=_KEY_BYTES).digest()
     return int.from_bytes(digest, "big")
 
 
 def _group_into_parts(batches: Iterable[sources.Batch]) -> Iterator[list[sources.Batch]]:
-    """Yield the consecutive batches of each part as a list."""
+    """Yield each part as a list of consecutive batches."""
     part: list[sources.Batch] = []
     num_rows = num_characters = 0
     for batch in batches:
@@ -285,7 +284,7 @@ def _group_into_parts(batches: Iterable[sources.Batch]) -> Iterator[list[sources
 
 
 def _sorted_digests(kind: str, texts: Iterable[str], salt: str = "") -> dict[str, npt.NDArray[Any]]:
-    """Return the texts' 16-byte digests in ascending order, as two integer columns, and the row of each."""
+    """Return the texts' 16-byte digests, sorted and split into two integers, and the row of each digest."""
     person = salt.encode()
     hashes = (blake2b(text.encode(), digest_size=_DIGEST_BYTES, person=person) for text in texts)
     digests = b"".join(text_hash.digest() for text_hash in hashes)
@@ -306,7 +305,7 @@ def fold_text(text: str) -> str:
 
 
 class _Partition:
-    """A partition's rows sorted by digest, then by row number, without the dropped rows."""
+    """The rows of a partition, without dropped rows, sorted by digest and then by row number."""
 
     def __init__(self, layout: Layout, kind: str, number: int, dropped: Integers) -> None:
         parts = _read_partition(layout, kind, number)
@@ -320,12 +319,12 @@ class _Partition:
         low = low[order]
         is_first = np.ones(len(order), bool)
         is_first[1:] = (np.diff(high) != 0) | (np.diff(low) != 0)
-        self.starts = np.flatnonzero(is_first)  # of groups of equal digests
+        self.starts = np.flatnonzero(is_first)  # one per group of equal digests
         bounds = np.append(self.starts, len(order))
         self.sizes = np.diff(bounds)
 
     def spread(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Repeat each value for every row in its group; ``values`` has one value per group of equal digests."""
+        """Repeat each group's value for all rows in the group."""
         return np.repeat(values, self.sizes)
 
 
@@ -352,13 +351,13 @@ def _read_partition(
 
 
 class ConflictWorker:
-    """Worker that finds the rows in a partition whose text occurs in the same split with more than one label.
+    """Worker that finds texts with more than one label in the same split, and returns their rows.
 
-    For each split, the report contains the number of such texts and the first row and label keys of the first few.
+    For each split, the report contains the number of these texts, and the first row and label keys of a few of them.
+    ``first_rows`` contains the first row of each split, followed by the total number of rows.
     """
 
     def __init__(self, layout: Layout, first_rows: tuple[int, ...]) -> None:
-        """Create a worker; ``first_rows`` holds each split's first row, followed by the total number of rows."""
         self.layout = layout
         self.first_rows = first_rows
 
@@ -393,9 +392,7 @@ class ConflictWorker:
 
 
 class DuplicateWorker:
-    """Worker that finds the duplicates in a partition.
-
-    It returns each id whose digest also belongs to a lower id, together with the lowest id that has this digest.
+    """Worker that returns the id of each duplicate in a partition, and the lowest id with the same digest.
 
     Chunks are numbered by kind of digest, then by partition.
     """
@@ -418,7 +415,7 @@ class DuplicateWorker:
 
 
 class TextWorker:
-    """Worker that writes the dataset's shards, each with the texts and label numbers for a range of ids."""
+    """Worker that returns the texts and label numbers for a range of ids."""
 
     def __init__(self, layout: Layout, label_numbers: ShardSet) -> None:
         self.layout = layout
@@ -467,7 +464,7 @@ class GatherWorker:
 
 
 class InsideWorker:
-    """Worker that finds phrases inside a shard's training rows. The chunk contains a mask of the training rows."""
+    """Worker that searches a shard's training rows for phrases. The chunk contains a mask of the training rows."""
 
     def __init__(
         self, shards: ShardSet, rows_per_shard: int, phrases: ShardSet, max_rows: int
@@ -479,7 +476,7 @@ class InsideWorker:
         self.max_rows = max_rows
 
     def __call__(self, chunk: Columns) -> Columns:
-        """Return an entry with a count for each phrase found, then an entry for each (training row, phrase) pair."""
+        """Return one entry with a count per phrase found, followed by one entry per match of a rare phrase."""
         number = chunk_number(chunk)
         first_row = number * self.rows_per_shard
         texts = self.shards.read(number).column("text")
@@ -507,7 +504,7 @@ class InsideWorker:
 
 
 def pack_masks(is_train: npt.NDArray[np.bool_], rows_per_shard: int) -> npt.NDArray[np.object_]:
-    """Return the mask of each shard's training rows in the form that :class:`InsideWorker` expects."""
+    """Return a mask of each shard's training rows, encoded for :class:`InsideWorker`."""
     masks = []
     for start in range(0, len(is_train), rows_per_shard):
         packed = np.packbits(is_train[start : start + rows_per_shard])
@@ -516,7 +513,7 @@ def pack_masks(is_train: npt.NDArray[np.bool_], rows_per_shard: int) -> npt.NDAr
 
 
 def as_matches(columns: Columns) -> Matches:
-    """Return the output of :class:`InsideWorker` as matches."""
+    """Convert the output of :class:`InsideWorker` to matches."""
     is_count = columns["row"] < 0
     phrases = columns["phrase"]
     return Matches(

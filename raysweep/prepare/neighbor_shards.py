@@ -1,8 +1,7 @@
-"""Neighbor search over shards: actors that each hold part of the vectors, or a single shard in this process.
+"""Neighbor search over shards of the vectors, in actors or in this process.
 
-Shards take turns reading blocks of queries, and each block is passed by reference to all shards. Tasks merge the
-results and store them as shards of the artifact. This process handles only references and reports, and only a few
-blocks are in flight at a time.
+Shards take turns reading blocks of queries, and every shard searches every block. Tasks merge the results and store
+them as shards of the artifact. This process handles only object references and reports.
 """
 
 import contextlib
@@ -26,30 +25,26 @@ from raysweep.data.neighbor_shard import NeighborShard
 from raysweep.data.neighbors import LabeledVectors, Neighbors, NeighborSearch, VectorFile, merge
 from raysweep.data.shards import Report, Shard, ShardSet, open_array
 
-# smaller shards are not worth the second or two that an actor takes to start
+# with fewer rows, a shard is not worth the 1-2 s that its actor takes to start
 MIN_ROWS_PER_SHARD = 2**15
 FEW_ROWS = 2**17
-# queries per block if there are few rows; small enough that no worker in a small cluster is idle
+# queries per block for up to FEW_ROWS rows; small enough to keep all workers in a small cluster busy
 QUERIES_OF_FEW = 2048
-QUERIES = 4096  # per block; faiss multiplies this many at once, so larger blocks are no faster
-QUERIES_IN_CELLS = 16384  # each cell is multiplied by all the queries in a block that probe it
-# blocks in flight besides the one being merged, so that no shard has to wait for the next block
-BLOCKS_AHEAD = 2
-RESTARTS = 3  # allowed if a shard's process or node dies; the shard then rereads its vectors
-# how long to wait for another worker before the search starts with the workers that have joined
+QUERIES = 4096  # per block; faiss processes this many at once, so larger blocks are no faster
+QUERIES_IN_CELLS = 16384  # per block in a search of an inverted file
+BLOCKS_AHEAD = 2  # blocks in flight in addition to the one being merged
+RESTARTS = 3  # per shard, if its process or node dies
+# how long to wait for another worker before searching with those that have joined
 JOIN_SECONDS = 60.0
-QUIET_JOIN_SECONDS = 5.0  # how long to wait for workers before reporting the wait
+QUIET_JOIN_SECONDS = 5.0  # how long to wait for workers before reporting missing ones
 
 OpenVectors = Callable[[], VectorFile]
-"""Opens the vectors on the calling worker, so that each worker reads only the rows that it needs."""
+"""Opens the vectors on the calling worker, which reads only the rows that it needs."""
 
 
 @dataclass(frozen=True)
 class TrainVectors:
-    """Callable that opens the training sentences' embeddings, labels and duplicate groups.
-
-    They are read from memory maps of two artifacts, which the worker fetches.
-    """
+    """Callable that opens the embeddings, labels and duplicate groups of the training sentences."""
 
     sentences: Artifact
     encoded: Artifact
@@ -66,10 +61,10 @@ class TrainVectors:
 
 
 class Cells(NamedTuple):
-    """The cells of an inverted file: the training seed, the number of cells that each query probes, and the centroids.
+    """The cells of an inverted file. ``num_probes`` is the number of cells searched per query.
 
-    The centroids are stored so that later runs and restarted shards use the same ones. When Ray 2.60 restarts an actor,
-    it may drop the constructor's arguments (Ray issue 53727).
+    The centroids are stored in ``shards`` for later runs and for restarted actors. They are not constructor arguments,
+    because Ray 2.60 may lose these when it restarts an actor (Ray issue 53727).
     """
 
     seed: int
@@ -92,7 +87,7 @@ class Cells(NamedTuple):
 
 @dataclass(frozen=True)
 class SearchJob:
-    """A neighbor search: the vectors and their count, the search settings and, for an inverted file, the cells."""
+    """A neighbor search over ``num_rows`` vectors. ``cells`` is None for an exact search."""
 
     open_vectors: OpenVectors
     num_rows: int
@@ -103,22 +98,22 @@ class SearchJob:
     def num_queries(self) -> int:
         """Return the number of queries per block.
 
-        This number does not depend on the number of shards, so the stored results do not either.
+        It does not depend on the number of shards, so neither do the stored results.
         """
         if self.cells:
             return QUERIES_IN_CELLS
         return QUERIES_OF_FEW if self.num_rows <= FEW_ROWS else QUERIES
 
     def rows(self, number: int) -> list[int]:
-        """Return a query block's first row and the row after its last."""
+        """Return the start and stop (exclusive) of a query block."""
         start = number * self.num_queries
         return [start, min(start + self.num_queries, self.num_rows)]
 
 
 def as_shard(neighbors: Neighbors, rows: Sequence[int]) -> Shard:
-    """Return the artifact's shard for ``rows``, given as the first row and the row after the last.
+    """Return the artifact's shard for ``rows``, (start, stop), with stop exclusive.
 
-    The shard's report counts the rows that have at least one neighbor.
+    Its report counts the rows with at least one neighbor.
     """
     has_neighbor = (neighbors.ids >= 0).any(axis=(1, 2))
     return Shard(
@@ -127,7 +122,7 @@ def as_shard(neighbors: Neighbors, rows: Sequence[int]) -> Shard:
 
 
 class ShardWorker:
-    """One shard of the vectors: the rows from ``start`` to ``stop``, exclusive.
+    """A shard of the vectors, from row ``start`` to row ``stop`` (exclusive).
 
     The job's cells must already be trained.
     """
@@ -148,7 +143,7 @@ class ShardWorker:
 
     @cached_property
     def shard(self) -> NeighborShard:
-        """Return the shard's vectors, loaded by the first search, so that a worker starts without waiting for them."""
+        """Return the shard, loaded on first use so that the actor starts quickly."""
         shard = NeighborShard(self.source, np.arange(*self.bounds), self.threads)
         if self.job.cells:
             shard.put_into_cells(self.quantizer.nearest_one)
@@ -159,7 +154,7 @@ class ShardWorker:
         return self.source.read(rows)
 
     def probes(self, queries: LabeledVectors) -> npt.NDArray[np.int32]:
-        """Return the cells that the queries probe; these are the same for every shard."""
+        """Return the cells that each query probes, which are the same for every shard."""
         assert self.job.cells is not None
         return self.quantizer.nearest(queries.vectors, self.job.cells.num_probes)
 
@@ -168,14 +163,14 @@ class ShardWorker:
 
 
 class Shards(Protocol):
-    """All shards of a search, behind one interface."""
+    """Interface to all shards of a search."""
 
     def search(self, rows: npt.NDArray[np.integer], *, exact: bool = False) -> Neighbors:
-        """Return the neighbors of a few rows; with ``exact``, an inverted file is searched exhaustively."""
+        """Return the neighbors of the rows. If ``exact``, search all cells of an inverted file."""
         ...
 
     def store(self, numbers: Iterable[int], target: ShardSet) -> Iterator[Report]:
-        """Store the neighbors of the rows in these blocks, one shard for each block, and yield the shards' reports."""
+        """Store the neighbors of each block's rows as a shard of ``target``, and yield the shards' reports."""
         ...
 
 
@@ -201,7 +196,7 @@ class ShardHere:
 
 
 class ShardActors:
-    """Shards of about equal size, each in an actor with the resources in ``request``, spread across the nodes."""
+    """Shards of about equal size, each in its own actor. The actors are spread across the nodes."""
 
     def __init__(self, job: SearchJob, num_shards: int, request: Request) -> None:
         import ray
@@ -225,12 +220,11 @@ class ShardActors:
             self.actors.append(actor.remote(job, start, stop, request.threads))
 
     def count_joined(self, report: Callable[[str], None]) -> int:
-        """Wait for the shards' workers to start, and return how many have started, at least one.
+        """Wait for the actors to start, and return how many have started.
 
-        The wait ends when all have started, or when at least one has and no other has joined for JOIN_SECONDS.
-        ``report`` is called regularly with a message about the missing workers. Until the first worker starts,
-        the message is empty, so that a stage without workers is detected as stalled. When the wait is over, ``report``
-        is called once more with an empty message.
+        The wait ends when all have started, or when at least one has and no other starts within JOIN_SECONDS.
+        ``report`` is called regularly with a message about missing workers. The message is empty until the first worker
+        starts, so that a stage without workers is detected as stalled. The last message is also empty.
         """
         import ray
 
@@ -278,15 +272,14 @@ class ShardActors:
             ray.kill(actor)
 
     def _search_blocks(self, numbers: Iterable[int], target: ShardSet) -> Iterator[Any]:
-        """Yield a reference to each block's report while the blocks are searched and stored in the background."""
+        """Yield a reference to the report of each block."""
         import ray
 
         # These tasks request no CPU, because the shards may hold all CPUs during the search.
         merge_and_store: Any = ray.remote(_merge_and_store).options(
             num_cpus=0, scheduling_strategy="SPREAD"
         )
-        # The next block is read and assigned to cells before the current one is searched, so that no shard has to wait
-        # for it.
+        # Read the next block before the current one is searched, so that no shard has to wait for it.
         for number, rows, queries, probes in _delay(self._read_blocks(numbers), 1):
             neighbors = self._search_all(queries, probes)
             yield merge_and_store.remote(self._job.search, target, number, rows, *neighbors)
@@ -301,10 +294,7 @@ class ShardActors:
     def _read(
         self, number: int, rows: npt.NDArray[np.integer], *, exact: bool = False
     ) -> tuple[Any, Any]:
-        """Return references to the rows' vectors and to the cells that the rows probe.
-
-        The shards take turns reading blocks.
-        """
+        """Return references to the rows' vectors and to the cells that they probe."""
         actor = self.actors[number % len(self.actors)]
         queries = actor.read.remote(rows)
         if exact or not self._job.cells:
@@ -322,18 +312,17 @@ def _merge_and_store(
 
 
 Fit = Callable[[int], tuple[int, Request]]
-"""Returns the number of shards, at most the given number, and the resources that each needs."""
+"""Returns the number of shards that fit, up to the given maximum, and the resources for each."""
 
 
 @contextlib.contextmanager
 def open_shards(
     job: SearchJob, fit: Fit, max_shards: int, report: Callable[[str], None]
 ) -> Iterator[Shards]:
-    """Yield at most ``max_shards`` shards in actors, and kill the actors when the context exits.
+    """Start at most ``max_shards`` shards in actors, and kill the actors when the context exits.
 
-    All shards must be alive at the same time, since each block of queries needs all of them. If only some actors start,
-    all are killed and replaced by as many actors as had started, with larger shards. ``report`` is called with a
-    description of the wait, and with "" when the wait is over.
+    Each block of queries needs all shards at the same time. If only some of the actors start, all are killed and the
+    vectors are divided among fewer actors. ``report`` is as in :meth:`ShardActors.count_joined`.
     """
     num_shards, request = fit(max_shards)
     while True:
@@ -349,15 +338,12 @@ def open_shards(
 
 
 def num_shards(num_rows: int, request: Request) -> int:
-    """Return the number of shards: one per worker that fits on the cluster, as long as each shard has enough rows."""
+    """Return the number of workers that fit on the cluster, or fewer if the shards would be too small."""
     return max(1, min(request.count, num_rows // MIN_ROWS_PER_SHARD))
 
 
 def describe_cells(job: SearchJob, shards: Shards) -> dict[str, float]:
-    """Return the number of cells in an inverted file and its recall on a seeded sample of rows.
-
-    Return an empty dict for an exact search.
-    """
+    """Return an inverted file's number of cells and its recall on a sample of rows, or {} for an exact search."""
     if not job.cells:
         return {}
     rows = inverted_file.sample_rows(job.num_rows, inverted_file.RECALL_QUERIES, job.cells.seed)
@@ -392,7 +378,7 @@ def _count_faiss_gpus() -> int:
 
 
 def _delay(items: Iterable[Any], count: int) -> Iterator[Any]:
-    """Yield each item after the next ``count`` items have been taken."""
+    """Yield the items, reading ``count`` items ahead."""
     waiting: deque[Any] = deque()
     for item in items:
         waiting.append(item)

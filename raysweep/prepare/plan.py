@@ -1,4 +1,4 @@
-"""Plans: the artifacts that a sweep needs, in the order in which they are built."""
+"""Plan the artifacts that a sweep needs, in the order in which they are built."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,24 +33,24 @@ from raysweep.prepare.ingest import PiecesBySplit
 from raysweep.training.teacher import Teacher
 
 CELLS = 3
-"""Version of the method that trains an inverted file's cells (on at most 65,536 rows). Part of the neighbors' key."""
+"""Version of the method that trains an inverted file's cells. It is part of the neighbors' key."""
 
 CARVING = 2
-"""Version of the method that carves dev (from rows that no other row contains). Part of the sentences' key."""
+"""Version of the method that carves dev from train. It is part of the sentences' key."""
 
 _RELATED = ("kind", "columns", "positive_label", "thresholds")
 """Settings of ``data`` that have no effect on labeled sentences."""
 
 LABELS = 2
-"""Version of label normalization (strip, convert to NFC, compare numbers by value). Part of the sentences' key."""
+"""Version of label normalization. It is part of the sentences' key."""
 
 
 @dataclass(frozen=True)
 class ArtifactStage:
-    """One artifact to build, and the parameters that are hashed into its key and stored in its manifest.
+    """An artifact to build. The parameters are hashed into its key and stored in its manifest.
 
-    Subclasses add the stage's inputs. If a sweep may have several stages of a kind, ``varies_by`` names the parameter
-    that distinguishes them.
+    Subclasses add the stage's inputs. If a sweep can have several stages of one kind, ``varies_by`` is the name of the
+    parameter that distinguishes them.
     """
 
     kind: ClassVar[str]
@@ -75,7 +75,7 @@ class SentencesStage(ArtifactStage):
 
 @dataclass(frozen=True)
 class RelationsStage(ArtifactStage):
-    """The sentences of retrieval data or pairs, with their relations, read from the sources in ``data``."""
+    """The sentences of retrieval data or pairs, and the relations between them."""
 
     kind = "sentences"
     data: DataConfig
@@ -85,8 +85,8 @@ class RelationsStage(ArtifactStage):
 class EncodedStage(ArtifactStage):
     """One encoder's tokens and unit embeddings for all sentences.
 
-    There are no tokens if the encoder does not embed stored tokens. If the encoder has several roles, ``role`` is the
-    one with the most requirements. An encoder with a Router embeds all sentences as ``side``.
+    Tokens are stored only if the encoder can embed stored tokens. If the encoder has several roles, ``role`` is the one
+    with the most requirements. An encoder with a Router embeds all sentences as ``side``.
     """
 
     kind = "encoded"
@@ -148,7 +148,7 @@ class ExamplesStage(ExamplesOfKind):
 
 @dataclass(frozen=True)
 class JoinedStage(ArtifactStage):
-    """The sentences of another artifact, followed by the concatenation of every ordered pair of the same class."""
+    """The sentences of another artifact, followed by the concatenations of all ordered pairs of the same class."""
 
     kind = "joined"
     sentences: Artifact
@@ -158,7 +158,7 @@ class JoinedStage(ArtifactStage):
 class AllPairsStage(ExamplesOfKind):
     """Training examples of one kind, drawn from all ordered pairs of sentences of the same class.
 
-    ``given`` holds the sources' sentences; ``sentences`` also holds the joined ones, if examples use them.
+    ``given`` contains the sources' sentences. ``sentences`` also contains the joined ones, if examples use them.
     """
 
     sentences: Artifact
@@ -176,8 +176,8 @@ class RelationExamplesStage(ExamplesOfKind):
 class ScoresStage(ArtifactStage):
     """Labels and expert scores for one split's pairs.
 
-    ``experts`` holds each expert's embeddings. Train pairs are the examples in ``source``; dev pairs are drawn from
-    the nearest neighbors according to the embeddings in ``source``.
+    ``experts`` contains each expert's embeddings. For train, ``source`` contains the examples to score. For dev, it
+    contains the embeddings whose nearest neighbors form the pairs.
     """
 
     kind = "scores"
@@ -201,16 +201,15 @@ class TeacherStage(ArtifactStage):
 
     @property
     def encoder(self) -> EncoderConfig:
-        """Return the configuration of the teacher's encoder."""
         return self.teacher.encoder
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The artifacts of one sweep.
+    """The artifacts of a sweep, and the stages that build them.
 
-    ``stages`` build the artifacts, each after its inputs; ``prepared`` refers to the artifacts. ``models`` are the
-    encoders that workers load. ``notes`` are messages about unexpected properties of the encoders.
+    Each stage comes after the stages that build its inputs. ``models`` are the encoders that workers load. ``notes`` are
+    messages about unexpected properties of the encoders.
     """
 
     config: SweepConfig
@@ -233,7 +232,7 @@ class Plan:
         return self.stages[0].artifact
 
     def check_sentences(self) -> None:
-        """Raise InputError if the sentences, which must have been built, are unsuitable for the sweep.
+        """Raise InputError if the stored sentences are unsuitable for the sweep.
 
         For a sequence, only the sentences built so far are checked.
         """
@@ -263,7 +262,7 @@ class Plan:
             )
 
     def check_k(self) -> None:
-        """Raise InputError if a retrieval pool has fewer than k sentences; retrieval data and pairs have no k."""
+        """Raise InputError if a retrieval pool has fewer than k sentences."""
         if self.config.data.is_related:
             return
         num_sentences = self.sentences.summary["num_sentences"]
@@ -290,13 +289,11 @@ class Plan:
 def make_plan(config: SweepConfig, space: Space) -> Plan:
     """Plan the artifacts of a sweep.
 
-    This can be slow: it lists the sources, hashes single-file sources on this machine unless they are large and were
-    hashed before, hashes the files of each local encoder, and downloads encoders that are not in the local Hugging Face
-    cache. It does not write artifacts or need a cluster.
+    This can be slow, because it lists the sources, hashes local files, and downloads missing encoders. It does not write
+    artifacts or need a cluster.
 
     Raises:
-        InputError: If a source cannot be read, if an encoder or the teacher cannot be found or is unsuitable for a
-            sweep, or if an encoder with a single safetensors file lacks a freezing level in the space.
+        InputError: If a source cannot be read, or if an encoder or the teacher is missing or unsuitable for the sweep.
     """
     if config.data.sequence:
         return _plan_sequence(config, space)
@@ -354,7 +351,7 @@ def _plan_sequence(config: SweepConfig, space: Space) -> Plan:
             parts[name] = make_plan(config.model_copy(update={"data": data}), space)
         except InputError as error:
             raise InputError(f"data.sequence: {name}: {error}") from None
-    # All sentences are built, and thereby checked, before costly stages.
+    # Build all sentences first, so that they are checked before costly stages.
     stages = {
         stage.artifact: stage
         for part in parts.values()
@@ -383,7 +380,7 @@ def _check_sources(data: DataConfig, pieces: PiecesBySplit) -> dict[str, str]:
     """Check the first rows of each configured source, and return the sources' fingerprints by split."""
     fingerprints: dict[str, str] = {}
     for split in SPLITS:
-        if getattr(data, split):  # the demo's dev and test splits follow from train
+        if getattr(data, split):  # the demo's dev and test splits are determined by train
             first = pieces[split][0]
             if data.kind is not None and data.is_related and first.file is None:
                 columns = columns_to_read(data, data.kind, first)
@@ -399,7 +396,7 @@ def _check_sources(data: DataConfig, pieces: PiecesBySplit) -> dict[str, str]:
 
 
 def _locate_encoders(config: SweepConfig, space: Space) -> "dict[EncoderConfig, _Encoder]":
-    """Return the sweep's encoders, after checking that they are suitable for their roles."""
+    """Locate the sweep's encoders and check that they are suitable for their roles."""
     roles: list[tuple[EncoderConfig, Role]] = [
         (config.model, "tuned"),
         (config.reference_encoder, "reference"),
@@ -420,7 +417,7 @@ def _locate_encoders(config: SweepConfig, space: Space) -> "dict[EncoderConfig, 
 def _locate_into(
     model_sources: dict[EncoderConfig, ModelSource], encoder: EncoderConfig, role: Role
 ) -> None:
-    """Add an encoder's source, after checking that the encoder is suitable for the role."""
+    """Add an encoder's source and check that the encoder is suitable for the role."""
     if encoder not in model_sources:
         model_sources[encoder] = locate(encoder)
     check_files(encoder, role, model_sources[encoder])
@@ -445,13 +442,12 @@ def check_structure(config: SweepConfig, space: Space, structure: Structure) -> 
 
 
 def _check_model(config: SweepConfig, space: Space, source: ModelSource) -> None:
-    """Check the encoder's structure and width using only its files, long before its weights are loaded.
+    """Check the encoder's structure and width without loading its weights.
 
-    The structure is read from the weights file's header. Trials check the width again, since not all encoders' files
-    specify it.
+    Trials check the width again, because not all encoders specify it in their files.
 
     Raises:
-        InputError: If the structure is unsuitable, or if shortened embeddings would not be shorter than full ones.
+        InputError: If the structure is unsuitable, or if a shortened width is not below the full width.
     """
     weights = source.folder / "model.safetensors"
     if weights.is_file():
@@ -473,7 +469,7 @@ def _check_model(config: SweepConfig, space: Space, source: ModelSource) -> None
 
 
 class _Encoder(NamedTuple):
-    """A located encoder: its configuration, completed with the prompts from its source, the source, and notes."""
+    """A located encoder. Its configuration includes the prompts from its source."""
 
     config: EncoderConfig
     source: ModelSource
@@ -500,7 +496,6 @@ class _Encoder(NamedTuple):
 
     @property
     def sides(self) -> "Sides[_Encoder]":
-        """Return the encoders for queries and documents."""
         return Sides.merge(self.on("query"), self.on("document"))
 
 
@@ -528,7 +523,7 @@ def _encoding(located: _Encoder) -> dict[str, Any]:
 
 
 class _Planner:
-    """Collector of a sweep's stages, without duplicates.
+    """Collects the stages of a sweep, without duplicates.
 
     An artifact's key is a hash of its parameters and of its inputs' keys.
     """
@@ -543,7 +538,7 @@ class _Planner:
 
     def sentences(self, pieces: PiecesBySplit, fingerprints: Mapping[str, str]) -> Artifact:
         data = self.config.data
-        # The location of the content does not matter. The carving parameters matter only if data.dev is not set.
+        # Only the content of the sources matters. The carving parameters matter only if data.dev is not set.
         excluded = {"train", "dev", "test", "sequence", *_RELATED}
         if data.dev:
             excluded |= {"dev_fraction", "max_dev"}
@@ -580,7 +575,10 @@ class _Planner:
         return artifacts
 
     def tokens(self, sentences: Artifact, kinds: Sequence[str]) -> Sides[Artifact]:
-        """Return the artifacts with the model's tokens and any embeddings that R, mining or scoring needs."""
+        """Return the artifacts with the model's tokens.
+
+        They also contain embeddings if the reference, mining or scoring needs them.
+        """
         config = self.config
         reference = self.encoders[config.reference_encoder]
         embedding = [*reference.sides.distinct]
@@ -625,7 +623,7 @@ class _Planner:
         return self._add(TeacherStage(artifact, keyed, sentences, teacher))
 
     def examples(self, sentences: Artifact, kinds: Sequence[str]) -> dict[str, Artifact]:
-        """Return the example artifacts, keyed by kind; without kinds, nothing is mined."""
+        """Return the artifacts with examples from mined neighbors, keyed by kind."""
         if not kinds:
             return {}
         mining = self.config.examples
@@ -667,7 +665,7 @@ class _Planner:
         return artifacts
 
     def _example_parameters(self, kind: str) -> dict[str, Any]:
-        """Return the parameters for one kind of example, except those that depend on the source of the pairs."""
+        """Return the parameters for one kind of example that do not depend on how pairs are formed."""
         mining = self.config.examples
         parameters = {
             "example_kind": kind,
@@ -687,7 +685,7 @@ class _Planner:
     def scores(
         self, sentences: Artifact, examples: Mapping[str, Artifact], reference: Artifact
     ) -> dict[str, Artifact]:
-        """Return the artifacts with the experts' scores for scored pairs, keyed by split, or {} without experts."""
+        """Return the artifacts with the experts' scores for scored pairs, keyed by split; empty without experts."""
         encoders = self.config.examples.experts
         if not encoders or "scored_pair" not in examples:
             return {}

@@ -1,4 +1,4 @@
-"""Build the sentences, and the relations between them, for a sweep on retrieval data or pairs.
+"""Build the sentences and relations of a sweep on retrieval data or pairs.
 
 A single process reads all sources, so they must fit in its memory.
 """
@@ -24,12 +24,12 @@ from raysweep.storage.folder import open_folder
 
 
 def write(data: DataConfig, artifact: Artifact) -> tuple[DatasetSummary, list[Report]]:
-    """Store the sentences and pairs of all splits; return the summary and the reports of the shards.
+    """Store the sentences and pairs of all splits, and return the summary and the shards' reports.
 
     Sentences are distinct within a split. All have label 0, and there are no label names.
 
     Raises:
-        InputError: If a source cannot be read, or if no query or group in a split has both positives and negatives.
+        InputError: If a source cannot be read, or if a split has no query or group with both positives and negatives.
     """
     by_split = {
         split: _read(data, split, source) for split, source in sources_by_split(data).items()

@@ -1,7 +1,7 @@
 """Build a sweep's sentences: read the sources, drop label conflicts, number labels, find duplicates and carve dev.
 
-Workers read and write all texts, one part, partition or shard at a time. This process holds only numbers for each row:
-its label, split and groups, and the data for carving dev. These take no more than about 60 bytes per row.
+Workers read and write all texts. This process holds only numbers for each row, such as its label and split, which take
+at most about 60 bytes per row.
 """
 
 import io
@@ -36,20 +36,20 @@ from raysweep.storage.folder import open_folder
 
 ROWS_PER_SHARD = 2**16
 ROWS_PER_PARTITION = 2**17  # approximate
-FEW_ROWS = 2**17  # up to this many rows are processed in this process once they have been read
+FEW_ROWS = 2**17  # after reading, up to this many rows are processed in this process
 FEW_BYTES = 2**25
 FEW_PIECES = 8
-FOOTERS_AT_ONCE = 16  # footers of large Parquet files, which list the row groups, read at a time
+FOOTERS_AT_ONCE = 16  # footers of large Parquet files read at a time
 TEXTS_PER_CHUNK = 2**13  # texts returned at a time
 MAX_SHOWN = 5  # conflicting texts in the summary, and labels in warnings
 MAX_LABELS_LISTED = 10
 MAX_LABELS = 1000  # more labels than this, with fewer than two rows each on average, suggest the wrong column
 
-_MAX_DIGITS = 4000  # compared in each number in a label's name; Python parses at most 4,300
+_MAX_DIGITS = 4000  # digits compared per number in a label's name; Python parses at most 4,300
 
 
 class JobRunner(Protocol):
-    """Interface for running the jobs of a stage, on a cluster or, if ``is_small``, in this process."""
+    """Interface that runs a stage's jobs on a cluster or, if ``is_small``, in this process."""
 
     def store_shards(self, artifact: Artifact, job: ChunkedJob, *, is_small: bool) -> list[Report]:
         """Build an artifact's missing shards, one per chunk, and return the reports of all its shards."""
@@ -63,10 +63,7 @@ class JobRunner(Protocol):
 
 @dataclass
 class _Conflicts:
-    """Label conflicts in one split: the number of texts, the first few of them, and the number of dropped rows.
-
-    Each text is identified by its first row and listed with the keys of its labels.
-    """
+    """Label conflicts in one split. ``shown`` contains the first row and label keys of a few conflicting texts."""
 
     num_texts: int
     shown: list[tuple[int, list[int]]]
@@ -75,7 +72,7 @@ class _Conflicts:
 
 @dataclass
 class DatasetRows:
-    """The labels and splits of the dataset's rows in order of their ids, (rows,) each."""
+    """The labels and splits of the dataset's rows, ordered by id, (rows,) each."""
 
     labels: npt.NDArray[np.int32]
     splits: npt.NDArray[np.int8]
@@ -93,10 +90,7 @@ class DatasetRows:
 
 
 class SentencesBuilder:
-    """Builder of one stage's sentences.
-
-    Results stored by an earlier attempt are reused.
-    """
+    """Builds a stage's sentences and reuses the results of earlier attempts."""
 
     def __init__(self, stage: SentencesStage, store: Store, runner: JobRunner) -> None:
         self.stage = stage
@@ -114,14 +108,14 @@ class SentencesBuilder:
         self._num_searches = 0
 
     def build(self) -> tuple[DatasetSummary, list[Report]]:
-        """Build the dataset, except for the manifest, and return its summary and the reports of its shards.
+        """Build the dataset, except for the manifest, and return its summary and the shards' reports.
 
-        Without ``data.test``, there are no test rows, unless train is ``demo``, which has its own test split. A dev or
-        test split from a source is never changed; if it overlaps with train, the summary contains warnings.
+        If a dev or test source overlaps with train, its rows are kept, and the summary contains warnings.
 
         Raises:
-            InputError: If :func:`raysweep.data.sources.read_piece` rejects a source, there are fewer than two classes,
-                a split has labels that train lacks, or the label column does not seem to contain labels.
+            InputError: If :func:`raysweep.data.sources.read_piece` rejects a source, train has fewer than two labels,
+                a split has labels that train lacks, the label column does not seem to contain labels, or dev cannot be
+                split off from train.
         """
         self._read()
         conflicts = self._find_conflicts()
@@ -261,7 +255,7 @@ class SentencesBuilder:
 
     @cached_property
     def _labels_of_pieces(self) -> list[dict[str, Any]]:
-        """Return the labels of each piece: lists of their spellings, names, keys, counts and first rows."""
+        """Return each piece's labels as lists of spellings, names, keys, counts and first rows."""
         shards = [self._read_shards.read(number) for number in range(len(self.pieces))]
         return [shard.to_pydict() for shard in shards]
 
@@ -320,7 +314,7 @@ class SentencesBuilder:
 
     @property
     def _after_conflicts(self) -> str:
-        """Return the part of a message that reports training rows dropped for conflicting labels, if any."""
+        """Return a note for error messages about training rows dropped for conflicting labels, or an empty string."""
         if not self._num_conflicting:
             return ""
         columns = f"{self.data.text_column!r} and {self.data.label_column!r}"
@@ -415,7 +409,7 @@ class SentencesBuilder:
         return self._store(self.stage.artifact, job)
 
     def _open_rows(self) -> DatasetRows:
-        """Return the rows with the splits of their sources."""
+        """Return the rows, each in the split of its source."""
         labels = []
         for number in range(self._shards.count):
             batch = self._shards.read(number)
@@ -425,9 +419,9 @@ class SentencesBuilder:
         return DatasetRows(np.concatenate(labels), splits)
 
     def _groups(self, kind: str) -> npt.NDArray[np.int32]:
-        """Return a group number per row, in order of first appearance.
+        """Return the group number of each row.
 
-        Rows share a number if their digests of this ``kind`` are equal.
+        Rows with equal digests of this ``kind`` form a group. Groups are numbered in order of first appearance.
         """
         kinds = ("folded",) if self.data.dev else ("folded", "words")
         num_partitions = self.layout.num_partitions
@@ -448,7 +442,7 @@ class SentencesBuilder:
         return groups
 
     def _carve_dev(self, rows: DatasetRows, label_names: Sequence[str]) -> None:
-        """Move some rows from train to dev, and remove rows that contain dev texts from train.
+        """Move some rows from train to dev, and drop training rows that contain a dev text.
 
         Raises:
             InputError: If no row can be moved.
@@ -479,7 +473,7 @@ class SentencesBuilder:
         rows.splits[:num_train][carving.is_left_out] = NO_SPLIT
 
     def _containment(self, is_train: npt.NDArray[np.bool_]) -> Containment:
-        """Return a search for texts inside training rows, which the workers run."""
+        """Return a search for texts inside training rows."""
         columns = {"is_train": ingest.pack_masks(is_train, ROWS_PER_SHARD)}
 
         def find_phrases(phrases: Sequence[str], max_rows: int) -> Iterator[Matches]:
@@ -497,7 +491,7 @@ class SentencesBuilder:
         return Containment(self._take_texts, find_phrases)
 
     def _take_texts(self, ids: npt.NDArray[np.integer]) -> Iterator[Sequence[str]]:
-        """Yield the texts with these ids, in order and in batches."""
+        """Yield the texts with these ids in batches, in order."""
         for first in range(0, len(ids), ingest.PART_ROWS):
             batch = ids[first : first + ingest.PART_ROWS].astype(np.int64)
             ascending, places = np.unique(batch, return_inverse=True)
@@ -516,7 +510,7 @@ def write_joined(
 ) -> list[Report]:
     """Store the sentences, followed by the concatenation of each pair, and return the shards' reports.
 
-    ``pairs``, (m, 2), are the ids of two sentences of the same class. The concatenations belong to no split.
+    ``pairs``, (m, 2), are pairs of ids of the same class. The concatenations belong to no split.
     """
     num_pairs = len(pairs)
     texts = given.texts(np.arange(len(given)))
@@ -540,7 +534,7 @@ def write_rows(
     groups: npt.NDArray[np.int32],
     summary: DatasetSummary,
 ) -> list[Report]:
-    """Store sentences that are all in memory, with their duplicate groups, and return the shards' reports."""
+    """Store in-memory sentences and their duplicate groups, and return the shards' reports."""
     num_shards = -(-len(texts) // ROWS_PER_SHARD)
     shards = ShardSet(artifact, num_shards)
     reports = []
@@ -572,7 +566,7 @@ def _save(
 
 
 def _natural(name: str) -> tuple[bool, float, list[str | int], str]:
-    """Return a key that sorts numbers first, by value, and then names, comparing runs of digits by value."""
+    """Return a sort key that puts numbers first, by value, and compares digits in names by value."""
     if re.fullmatch(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?", name):
         return False, float(name), [], name
     parts = re.split(r"(\d+)", name.casefold())
@@ -601,6 +595,6 @@ def _carving_warnings(rows: DatasetRows, label_names: Sequence[str]) -> list[str
 
 
 def _list_labels(labels: Sequence[str], num_labels: int) -> str:
-    """Describe the labels by their number, out of the total, and the first few names."""
+    """Return the number of labels, out of the total, and the first few names."""
     more = ", ..." if len(labels) > MAX_SHOWN else ""
     return f"{len(labels)} of {num_labels} labels ({', '.join(labels[:MAX_SHOWN])}{more})"

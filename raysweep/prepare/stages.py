@@ -1,4 +1,4 @@
-"""The coordinator, which builds the stages of prepare one at a time; on a cluster, it is an actor.
+"""The coordinator, which builds one artifact at a time and runs as an actor on a cluster.
 
 In most stages, workers process chunks of rows and store the results as shards of the artifact. Shards stored by an
 earlier attempt are reused.
@@ -71,8 +71,8 @@ PAIRS_PER_SHARD = 2**15
 # large enough to batch sentences of similar length; with 256, encoding takes 1.4 times as long
 SENTENCES_PER_SHARD = 2048
 
-# Chosen so that a shard takes a quarter of the default ``resources.stall_seconds`` on a slow CPU: MiniLM, with 11
-# million weights in its layers, took 0.6 ms per token on one thread of an old server.
+# On a slow CPU, this takes a quarter of the default ``resources.stall_seconds``. MiniLM, with 11 million weights in its
+# layers, took 0.6 ms per token on one thread of an old server.
 WORK_PER_SHARD = 1.4e12  # tokens times weights in the layers
 MIN_PER_SHARD = 64
 _BYTES_PER_TOKEN = 4  # in English text
@@ -88,9 +88,8 @@ Summary = Mapping[str, Any]
 class StageProgress(NamedTuple):
     """The progress of a stage, counted in ``unit``.
 
-    ``total`` is 0 if unknown. ``reused`` items existed when the stage started and count as done. ``waits_for``
-    describes what the stage is waiting for, if anything. ``shards`` counts stored shards, which shows progress
-    when a step has nothing else to count.
+    ``total`` is 0 if unknown. ``done`` includes the ``reused`` items, which existed when the stage started.
+    ``waits_for`` describes what the stage is waiting for, if anything. ``shards`` is the number of shards stored so far.
     """
 
     done: int
@@ -105,7 +104,7 @@ NOTHING_DONE = StageProgress(0, 0, "sentences")
 
 
 class Coordinator:
-    """Builder of stages, one at a time; another thread can call :meth:`progress` in the meantime.
+    """Builds one stage at a time. Another thread can call :meth:`progress` during a build.
 
     If ``capacity`` is None, all chunks are processed in this process, with the same results.
     """
@@ -121,13 +120,13 @@ class Coordinator:
         return self._progress
 
     def warm_up(self) -> None:
-        """Start Ray Data's actors early, so that the first distributed stage need not wait for them."""
+        """Start Ray Data's actors before the first distributed stage needs them."""
         start_ray_data()
 
     def build(self, stage: ArtifactStage) -> None:
         """Build the artifact of ``stage``, or wait for another process to build it.
 
-        If a stage fails, its stored shards are kept for the next attempt, unless the artifact cannot be built at all.
+        If the build fails, its shards are kept for the next attempt, unless the input is invalid.
         """
         self._progress = NOTHING_DONE
         with self.store.turn(stage.artifact, self._report_waiting):
@@ -137,7 +136,7 @@ class Coordinator:
             try:
                 self._write(stage)
             except Exception as error:
-                # Another process may have built the artifact after this one lost its turn.
+                # Another process may have built the artifact after this one lost the lock.
                 if stage.artifact.exists:
                     return
                 cause = input_error(error)
@@ -221,9 +220,9 @@ class Coordinator:
         worker: Callable[..., Worker],
         arguments: tuple[Any, ...],
     ) -> list[Report]:
-        """Run the stage's encoder on all sentences and return the reports of the shards.
+        """Encode all sentences and return the shards' reports.
 
-        ``arguments`` are the arguments for ``worker``, except for the last one, the request.
+        ``arguments`` are the arguments of ``worker`` except the last one, the request.
         """
         num_sentences = stage.sentences.summary["num_rows"]
         size = _encoder_size(stage)
@@ -270,8 +269,7 @@ class Coordinator:
         parameters = stage.parameters
         search = NeighborSearch(parameters["k"], parameters["mode"], parameters["min_similarity"])
         cells = None
-        # The index is an inverted file.
-        if "index" in parameters:
+        if "index" in parameters:  # an inverted file
             centroids = self.store.working(stage.artifact, "centroids")
             num_probes = inverted_file.num_probes(num_train)
             cells = Cells(parameters["seed"], num_probes, ShardSet(centroids, 1))
@@ -282,7 +280,7 @@ class Coordinator:
         index: Summary = {}
         if self.capacity is None or num_shards > 1 or job.cells:
             index, reports = self._search_shards(job, stage.artifact, width, num_shards, at_start)
-        else:  # one shard: each existing process holds all rows and answers some of the queries
+        else:  # one shard: each worker holds all rows and processes some of the queries
             chunks = ChunkedJob(NeighborWorker, (job, request), job.num_rows, job.num_queries)
             is_here = job.num_rows <= FEW_ROWS
             reports = self._store_missing(
@@ -316,10 +314,9 @@ class Coordinator:
         max_shards: int,
         at_start: StageProgress,
     ) -> tuple[Summary, list[Report]]:
-        """Search the rows in several shards or, without a cluster, in this process.
+        """Search the rows in at most ``max_shards`` shards or, without a cluster, in this process.
 
-        At most ``max_shards`` shards are used, or fewer if some workers do not start. Return the description of the
-        inverted file (empty for an exact search) and the reports.
+        Return the description of the inverted file, which is empty for an exact search, and the shards' reports.
         """
         opened: contextlib.AbstractContextManager[neighbor_shards.Shards]
         if self.capacity is None:
@@ -500,7 +497,7 @@ class Coordinator:
         at_start: StageProgress,
         store: Callable[[list[int]], Iterator[Report]],
     ) -> list[Report]:
-        """Store the missing shards, count them as progress, and return the reports of all shards.
+        """Store the missing shards, and return the reports of all shards.
 
         Stored shards whose rows differ from the job's also count as missing. ``store`` takes the numbers of the missing
         shards and yields their reports.
@@ -569,10 +566,7 @@ def _encoder_size(stage: EncodedStage | TokensStage | TeacherStage) -> EncoderSi
 
 
 def sentences_per_shard(size: EncoderSize, num_tokens: float) -> int:
-    """Return the number of sentences per shard on CPUs, given ``num_tokens`` tokens per sentence.
-
-    Progress is reported once per shard.
-    """
+    """Return the number of sentences per shard on CPUs, given ``num_tokens`` tokens per sentence."""
     work_per_sentence = num_tokens * size.weights_in_layers
     if not work_per_sentence:
         return SENTENCES_PER_SHARD

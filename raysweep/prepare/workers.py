@@ -1,7 +1,6 @@
-"""Ray Data workers: callables that are created once per actor or process and then called with chunks of rows.
+"""Ray Data workers: callables that are created once per process and called with chunks of rows.
 
-A chunk contains its number, its first row and the row after its last. Workers read memory-mapped artifacts. Most
-results are stored as shards of an artifact, and only reports are returned.
+Most results are stored as shards of an artifact, and only reports are returned.
 """
 
 import json
@@ -33,7 +32,10 @@ from raysweep.training.teacher import LoadedTeacher, Teacher
 TRIED_SENTENCES = 32
 
 Columns = dict[str, npt.NDArray[Any]]
-"""Arrays of equal length, keyed by name. A chunk has one row: ``number``, ``start``, ``stop`` and its columns."""
+"""Arrays of equal length, keyed by name.
+
+The columns of a chunk have length 1: ``number``, ``start``, ``stop`` (exclusive) and those of its job.
+"""
 
 
 class Worker(Protocol):
@@ -47,12 +49,12 @@ def chunk_number(chunk: Columns) -> int:
 
 
 def row_range(chunk: Columns) -> tuple[int, int]:
-    """Return the chunk's first row and the row after its last."""
+    """Return the chunk's start and stop (exclusive)."""
     return int(chunk["start"][0]), int(chunk["stop"][0])
 
 
 class StoringWorker:
-    """Worker that stores the shards of an inner worker of type ``kind`` and returns one report per chunk, as JSON."""
+    """Worker that stores the shards returned by an inner worker, and returns one JSON report per chunk."""
 
     def __init__(
         self, shards: ShardSet, kind: Callable[..., Any], arguments: tuple[Any, ...]
@@ -93,9 +95,9 @@ class EncodeWorker:
 
     @cached_property
     def model(self) -> LoadedEncoder:
-        """Return the encoder, loaded by the first call.
+        """Return the encoder, loaded on first use.
 
-        Ray reports an error in a call in full, but an error in a constructor only as a dead actor.
+        If the constructor loaded it, Ray would report an error only as a dead actor.
         """
         encoder.use_threads(self.request.threads)
         device = "cuda" if self.request.gpus else "cpu"
@@ -117,7 +119,6 @@ class EncodeWorker:
         return Shard(columns, facts)
 
     def _facts(self, start: int, num_tokens: int) -> dict[str, Any]:
-        """Return a chunk's facts; the first chunk's also describe the encoder."""
         facts: dict[str, Any] = {"num_tokens": num_tokens}
         if start == 0:
             facts["parameter_names"] = self.model.parameter_names
@@ -151,7 +152,7 @@ class TeacherWorker:
 
     @cached_property
     def model(self) -> LoadedTeacher:
-        """Return the teacher, loaded by the first call, because Ray reports errors in calls in full."""
+        """Return the teacher, loaded on first use; see :attr:`EncodeWorker.model`."""
         encoder.use_threads(self.request.threads)
         return self.teacher.load("cuda" if self.request.gpus else "cpu", self.artifacts)
 
@@ -162,10 +163,7 @@ class TeacherWorker:
 
 
 class NeighborWorker:
-    """Worker that holds all rows and returns the neighbors of chunks of them.
-
-    Used when there is only one shard.
-    """
+    """Worker that returns the neighbors of chunks of rows, used if there is only one shard."""
 
     def __init__(self, job: SearchJob, request: Request) -> None:
         self.source = job.open_vectors()
@@ -201,7 +199,7 @@ class RandomNeighborWorker:
 
 
 class ScoreWorker:
-    """Worker that returns, for chunks of sentence pairs, whether their classes match, and the experts' cosines."""
+    """Worker that returns the experts' cosines for sentence pairs, and whether the classes match."""
 
     def __init__(self, sentences: Artifact, pairs: Artifact, experts: Sequence[Artifact]) -> None:
         self.labels = np.asarray(Sentences(sentences.folder).labels)
@@ -241,7 +239,7 @@ class CandidateNeighbors:
     def read(
         self, start: int, stop: int
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64] | None]:
-        """Return the rows' neighbors, (rows, 2, k), and, if negatives are limited, their number for each positive."""
+        """Return the rows' neighbors, (rows, 2, k), and the number of negatives per positive (None if not limited)."""
         ids = np.asarray(self.ids[start:stop])
         if self.random_ids is not None:
             return examples.with_negatives_of(np.asarray(self.random_ids[start:stop]), ids), None
@@ -273,7 +271,7 @@ class CandidateCounter:
 
 
 class ExampleWorker:
-    """Worker that draws examples for chunks of anchors; the chunk's ``quotas`` give the number for each anchor."""
+    """Worker that draws examples for chunks of anchors. ``quotas`` is the number of examples per anchor."""
 
     def __init__(
         self,

@@ -1,11 +1,11 @@
 """Logistic regression on frozen embeddings, scored on a test split or by cross-validation.
 
-The regression is scikit-learn's, with an L2 penalty. Embeddings are centered on the mean of the rows used for fitting
-and scaled so that the mean square of their components is 1. The inverse regularization strength, C, then has
-the same meaning for embeddings of any length, and the geometry is unchanged.
+The regression is scikit-learn's, with an L2 penalty. Embeddings are centered on the mean of the training rows and divided
+by the standard deviation of all their components, so that the inverse regularization strength C is comparable across
+encoders.
 
-C is selected from ``STRENGTHS`` by accuracy on rows that are not used for testing: a dev split, or inner folds of the
-training rows. SentEval (Conneau and Kiela 2018) does the same in ``senteval/tools/validation.py``.
+C is selected from ``STRENGTHS`` by accuracy on a dev split or, without one, by cross-validation on the training rows, as
+in SentEval (Conneau and Kiela 2018; ``senteval/tools/validation.py``).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,10 +20,10 @@ from raysweep.evaluation.tasks.scores import Flags, Score, accuracy
 from raysweep.metrics.arrays import Float32Array
 
 STRENGTHS = tuple(4.0**power for power in range(-6, 1))
-"""The values of C, from the strongest regularization to the weakest."""
+"""Candidate values of C, in ascending order."""
 
 NUM_INNER_FOLDS = 5
-MAX_STEPS = 1000  # iteration limit of the solver, which usually needs dozens
+MAX_STEPS = 1000  # maximum number of solver iterations; dozens are usually enough
 
 
 Labels = npt.NDArray[np.intp]
@@ -31,7 +31,7 @@ Labels = npt.NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Rows:
-    """Embeddings, (rows, width), and class numbers, (rows,)."""
+    """Embeddings (rows, width) and class numbers (rows,)."""
 
     embeddings: Float32Array
     labels: Labels
@@ -42,9 +42,10 @@ class Rows:
 
 @dataclass(frozen=True)
 class Predicted:
-    """Results for the tested rows, (rows,) each: whether a row was classified correctly, and its fold number.
+    """Results for the tested rows.
 
-    ``strengths`` are the selected values of C, one per fold.
+    ``is_right`` (rows,) is True for correctly classified rows, ``folds`` (rows,) contains each row's fold number, and
+    ``strengths`` contains the selected value of C for each fold.
     """
 
     is_right: Flags
@@ -66,7 +67,7 @@ class Predicted:
 
 @dataclass(frozen=True)
 class Classifier:
-    """Logistic regression, tested on a split or in ``num_folds`` seeded folds. ``on_fit`` is called after each fit."""
+    """Logistic regression, tested on a split or by cross-validation. ``on_fit`` is called after each fit."""
 
     num_folds: int
     seed: int
@@ -94,9 +95,9 @@ class Classifier:
         return Predicted(is_right, folds, tuple(strengths))
 
     def test(self, train: Rows, dev: Rows | None, test: Rows) -> Predicted:
-        """Fit a regression on ``train``, with the C that is best on ``dev``, and test it on ``test``.
+        """Fit a regression on ``train`` with the C that is most accurate on ``dev``, and test it on ``test``.
 
-        Without ``dev``, C is selected on inner folds of ``train``. The smallest C wins ties.
+        Without ``dev``, C is selected by cross-validation on ``train``. Ties go to the smallest C.
         """
         if dev is None:
             shares_of_folds = []
@@ -120,7 +121,7 @@ class Classifier:
         return split
 
     def _answers(self, train: Rows, test: Rows, strengths: Sequence[float]) -> Iterator[Flags]:
-        """Yield, for each value of C, a mask of the rows of ``test`` that the regression classifies correctly."""
+        """Yield a mask of the correctly classified rows of ``test`` for each value of C."""
         mean = train.embeddings.mean(axis=0)
         centered = train.embeddings - mean
         scale = float(centered.std()) or 1.0

@@ -1,10 +1,9 @@
 """The ``transfer`` command, which compares frozen encoders on tasks that they were not tuned for.
 
-Task sentences that also occur in a model's tuning data are counted, and scores without them are reported as well. Two
-sentences are equal if they have the same letters and digits, ignoring case, spacing and punctuation. If most letters in
-a sentence are ASCII, only its ASCII letters and digits are compared, because corpora lose or mangle other characters:
-``touché !`` in one corpus is ``Touch`` in another. Otherwise, all letters and digits are compared. All text is first
-normalized to Unicode form NFKC.
+Task sentences that also occur in a model's tuning data are counted, and scores are also reported without them. Sentences
+are compared by their letters and digits, after NFKC normalization and case folding. If most letters in a sentence are
+ASCII, its non-ASCII characters are ignored, because some corpora drop or garble them: ``touché !`` in one corpus is
+``Touch`` in another.
 """
 
 import re
@@ -50,11 +49,11 @@ class Settings:
 
 @dataclass(frozen=True)
 class Embedded:
-    """A model's embeddings of distinct sentences as documents and as queries, (sentences, width) each.
+    """A model's embeddings of distinct sentences, (sentences, width).
 
-    ``embeddings`` equals the output of the model's ``encode_document``, and ``as_queries`` that of ``encode_query``; they
-    are the same array unless the model has a Router or different prompts for the two sides. ``rows`` maps sentences to
-    rows. ``by_inner_product`` is True if the model compares sentences by inner product instead of cosine.
+    ``embeddings`` contains document embeddings, and ``as_queries`` contains query embeddings. They are the same array
+    unless the model has a Router or different prompts for queries and documents. ``rows`` maps sentences to rows.
+    ``by_inner_product`` is True if the model's similarity function is ``dot``.
     """
 
     embeddings: Float32Array
@@ -64,7 +63,7 @@ class Embedded:
 
     @classmethod
     def of(cls, config: EncoderConfig, sentences: Iterable[str], display: Display) -> "Embedded":
-        """Load an encoder and embed each distinct sentence, prefixed with the configured or the model's own prompt.
+        """Load an encoder and embed each distinct sentence.
 
         Raises:
             InputError: If the encoder cannot be loaded, or an embedding is not finite.
@@ -85,10 +84,7 @@ class Embedded:
         return embeddings[[self.rows[sentence] for sentence in sentences]]
 
     def similarities(self, first: Sequence[str], second: Sequence[str]) -> Values:
-        """Return the cosines or inner products of pairs of sentences, float64 (pairs,).
-
-        In each pair, the first sentence is a query and the second one a document.
-        """
+        """Return the similarities of pairs of a query and a document, (pairs,)."""
         left = self.of_sentences(first, "query").astype(np.float64)
         right = self.of_sentences(second).astype(np.float64)
         products: Values = np.einsum("ij,ij->i", left, right)
@@ -120,9 +116,9 @@ Outcome = Predicted | Correlated
 
 @dataclass(frozen=True)
 class TunedOn:
-    """Sources of tuning data and their text column. ``models`` are the models whose provenance names this data.
+    """Sources of tuning data and their text column.
 
-    ``subset`` is the configuration name of a source on the Hub.
+    ``subset`` is the configuration name of a source on the Hub. ``models`` lists the models tuned on this data.
     """
 
     source: tuple[str, ...]
@@ -136,7 +132,7 @@ class TunedOn:
 
     @property
     def pieces(self) -> list[sources.Piece]:
-        """Return the pieces of the sources, or raise InputError if one does not exist."""
+        """Return the pieces of the sources, or raise InputError if a source does not exist."""
         return sources.pieces(self.source, subset=self.subset)
 
     def check(self) -> None:
@@ -146,12 +142,11 @@ class TunedOn:
                 files.positions(piece.name, sources.column_names(piece), (self.text_column,))
 
     def with_model(self, model: str) -> "TunedOn":
-        """Return the same data with this model added."""
         return replace(self, models=(*self.models, model))
 
 
 def sentence_key(sentence: str) -> str:
-    """Return the letters and digits to compare, or "", which matches no other sentence, if there are none."""
+    """Return the letters and digits by which a sentence is compared; "" matches no sentence."""
     folded = normalize("NFKC", sentence).casefold()
     ascii_only = _NOT_ASCII.sub("", folded)
     if folded.isascii():
@@ -166,9 +161,7 @@ def sentence_key(sentence: str) -> str:
 def find_shared(
     data: TunedOn, sentences: Iterable[str], advance: Advance = lambda done, total, unit: None
 ) -> set[str]:
-    """Return the keys of the sentences that occur in the data, which is read once, in bounded memory.
-
-    ``advance`` is called with the number of rows read.
+    """Return the keys of the sentences that occur in ``data``.
 
     Raises:
         InputError: If the data cannot be read.
@@ -188,7 +181,7 @@ def find_shared(
 
 @dataclass(frozen=True)
 class Overlap:
-    """The sentences that a task shares with data that models were tuned on.
+    """The overlap of a task with tuning data.
 
     ``num_shared`` is the number of shared sentences in each part of the task. ``is_unseen`` (rows,) marks the tested
     rows without shared sentences.
@@ -200,7 +193,7 @@ class Overlap:
 
     @classmethod
     def of(cls, data: TunedOn, shared: set[str], task: Task) -> "Overlap":
-        """Return a task's overlap with the data, given the keys of sentences that occur in the data."""
+        """Return a task's overlap with ``data``, given the result of :func:`find_shared`."""
 
         def is_shared(sentences: Sequence[str]) -> Flags:
             return np.array([sentence_key(sentence) in shared for sentence in sentences], bool)
@@ -215,7 +208,7 @@ class Overlap:
 
 @dataclass(frozen=True)
 class TaskResults:
-    """A task, its overlap with each data set, and each model's result."""
+    """A task, its overlap with each tuning data set, and each model's result."""
 
     task: Task
     overlaps: list[Overlap]
@@ -239,12 +232,13 @@ def compare(
     settings: Settings,
     display: Display,
 ) -> Comparison:
-    """Score every model on every task, specified as in :mod:`raysweep.evaluation.tasks.tasks`.
+    """Score every model on every task, and find the task sentences that occur in tuning data.
 
-    Sentences are looked up in the ``tuned_on`` sources and in those that the models' provenance names.
+    Tuning data is read from the ``tuned_on`` sources and the sources in the models' provenance files. See
+    :mod:`raysweep.evaluation.tasks.tasks` for the format of ``specifications``.
 
     Raises:
-        InputError: Before anything is embedded, if a task, a source or a model cannot be read.
+        InputError: If a task, a source or a model cannot be read.
     """
     configs = {}
     for name, count in Counter(models).items():
@@ -315,7 +309,7 @@ def _warn(task: Task, settings: Settings, display: Display) -> None:
 def _tuning_data(
     folders: Mapping[str, Path], tuned_on: Sequence[str], settings: Settings, display: Display
 ) -> list[TunedOn]:
-    """Return the ``tuned_on`` sources and, if available, those that the models' provenance names, without duplicates."""
+    """Return the ``tuned_on`` sources and the readable sources in the models' provenance files."""
     data_by_sources: dict[tuple[str, ...], TunedOn] = {}
     for source in tuned_on:
         key: tuple[str, ...] = (_absolute(source),)
@@ -331,7 +325,7 @@ def _tuning_data(
             data = TunedOn(provenance.tuned_on, provenance.text_column, provenance.subset)
             if problem := _problem(data):
                 display.warn(
-                    f"{model}: tuned on {data.name}, which is not compared with the tasks: {problem}"
+                    f"{model}: tuned on {data.name}; overlap with the tasks is not checked: {problem}"
                 )
                 continue
             data_by_sources[key] = data
@@ -340,8 +334,8 @@ def _tuning_data(
 
 
 def _problem(data: TunedOn) -> str:
-    """Return the reason why a model's tuning data cannot be read, or "" if it can be."""
-    # models are untrusted: they must not trigger network requests
+    """Return the reason why a model's tuning data cannot be read, or "" if it can be read."""
+    # models are untrusted and must not trigger network requests
     if any(map(_is_remote, data.source)):
         return "not on this machine; to read it anyway, pass --tuned-on"
     try:

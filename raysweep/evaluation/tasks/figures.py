@@ -15,17 +15,16 @@ _CSV_COLUMNS = ("task", "kind", "rows", "model", "num_rows", "score", "low", "hi
 
 
 def title(compared: Comparison) -> str:
-    """Return the title of the table."""
     return (
-        f"Accuracy over {compared.settings.num_folds} folds or on a given test split, and Spearman's correlation; x100, "
+        f"Accuracy ({compared.settings.num_folds}-fold cross-validation or test split) and Spearman's correlation, x100, "
         "with half-widths of 95% intervals"
     )
 
 
 def table(compared: Comparison) -> TextTable:
-    """Return a table with a column per model.
+    """Return a table with one column per model.
 
-    Each task has a line for all of its rows, and one per overlapping tuning set for the rows outside that set.
+    Each task has a line for all rows. For each tuning data set that it overlaps, another line excludes the shared rows.
     """
     models = _short(compared.models)
     data_names = _short([data.name for data in compared.data])
@@ -57,14 +56,14 @@ def _cells(results: TaskResults, rows: Flags | None) -> list[str]:
 
 
 def notes(compared: Comparison) -> Iterator[str]:
-    """Yield a note for each model whose provenance names its tuning data."""
+    """Yield a note for each model whose tuning data is known."""
     for data in compared.data:
         for model in data.models:
             yield f"{model} was tuned on {data.name}"
 
 
 def as_json(compared: Comparison) -> dict[str, Any]:
-    """Return all results, ready for :func:`json.dumps`. Undefined values are None."""
+    """Return all results as a JSON-serializable dict. Undefined values are None."""
     settings = compared.settings
     return {
         "folds": settings.num_folds,
@@ -76,7 +75,7 @@ def as_json(compared: Comparison) -> dict[str, Any]:
 
 
 def as_csv(compared: Comparison) -> str:
-    """Return CSV with a line per task and model for all rows, and one per tuning set for the rows outside that set."""
+    """Return CSV with a line per task, model and subset of rows: all, or those outside a tuning data set."""
     rows: list[dict[str, Any]] = []
     for results in compared.results:
         for model, outcome in results.outcomes.items():
@@ -154,7 +153,7 @@ def _cell(score: Score) -> str:
 
 
 def _short(names: Sequence[str]) -> list[str]:
-    """Return the last component of each path if it is unique, otherwise the full name."""
+    """Shorten each path to its last component if that is unique."""
     last = [name.rstrip("/").rpartition("/")[2] for name in names]
     counts = Counter(last)
     return [short if counts[short] == 1 else name for short, name in zip(last, names, strict=True)]

@@ -12,15 +12,15 @@ Flags = npt.NDArray[np.bool_]
 Values = npt.NDArray[np.float64]
 
 
-_Z = 1.959964  # half-width of a 95% interval, in standard errors
+_Z = 1.959964  # 97.5% quantile of the standard normal distribution
 
 
 @dataclass(frozen=True)
 class Score:
-    """A share of correct answers in [0, 1], or a correlation in [-1, 1], over ``num_rows`` rows.
+    """An accuracy in [0, 1] or a correlation in [-1, 1], with its 95% interval.
 
-    ``low`` and ``high`` are the bounds of its 95% interval. The interval accounts for the sampling of rows, but not for
-    the variation between classifiers or encoders. If the score is undefined, it and both bounds are NaN.
+    The interval accounts for the sampling of rows, but not for the variation between classifiers or encoders.
+    Undefined values are NaN.
     """
 
     value: float
@@ -34,7 +34,7 @@ def _undefined(num_rows: int) -> Score:
 
 
 def accuracy(is_right: Flags) -> Score:
-    """Return the share of correct answers in an array (rows,), with Wilson's (1927) interval; undefined if empty."""
+    """Return the share of True values in a mask (rows,), with the interval of Wilson (1927)."""
     n = len(is_right)
     if not n:
         return _undefined(0)
@@ -50,10 +50,10 @@ def accuracy(is_right: Flags) -> Score:
 
 
 def spearman(gold: Values, predicted: Values) -> Score:
-    """Return Spearman's rank correlation of two arrays of shape (rows,); tied values get the mean of their ranks.
+    """Return Spearman's rank correlation of two arrays (rows,), with average ranks for ties.
 
-    The interval is Fisher's, with the standard error of Bonett and Wright (2000), sqrt((1 + r^2 / 2) / (n - 3)). The
-    correlation is undefined if either array is constant, and the interval if there are fewer than 4 rows.
+    The interval uses the Fisher transformation with the standard error sqrt((1 + r^2 / 2) / (n - 3)) of Bonett and
+    Wright (2000). The correlation is undefined if an array is constant. The interval requires at least 4 rows.
     """
     n = len(gold)
     gold_ranks = _centered_ranks(gold)

@@ -1,7 +1,7 @@
-"""Tasks to compare models on: classification of labeled sentences, and scored pairs of sentences.
+"""Tasks of the ``transfer`` command: classification and scored sentence pairs.
 
-A task is specified as ``[NAME=]SOURCE`` or, with its own split, as ``[NAME=]TRAIN,TEST`` or ``[NAME=]TRAIN,DEV,TEST``.
-Each part is a source that :mod:`raysweep.data.sources` can read. The columns determine the kind of task.
+A task is specified as ``[NAME=]SOURCE``, ``[NAME=]TRAIN,TEST`` or ``[NAME=]TRAIN,DEV,TEST``. Each part is a source that
+:mod:`raysweep.data.sources` can read. The columns determine the kind of task.
 """
 
 import re
@@ -35,7 +35,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Labeled:
-    """Sentences and their class names, two lists of equal length."""
+    """Sentences and their labels."""
 
     texts: list[str]
     labels: list[str]
@@ -43,9 +43,10 @@ class Labeled:
 
 @dataclass(frozen=True)
 class Classification:
-    """Labeled sentences: ``train``, ``test`` and optionally ``dev``, or ``all`` for cross-validation.
+    """A classification task.
 
-    ``merged`` is a message about labels with several spellings.
+    The keys of ``parts`` are ``train``, ``test`` and optionally ``dev``, or only ``all`` for cross-validation.
+    ``merged`` is a message about labels with several spellings, or empty.
     """
 
     name: str
@@ -62,7 +63,6 @@ class Classification:
 
     @property
     def sentences(self) -> Mapping[str, list[str]]:
-        """Return the sentences of each part."""
         return {part: rows.texts for part, rows in self.parts.items()}
 
 
@@ -79,13 +79,13 @@ def read(specifications: Sequence[str], columns: Columns, num_folds: int) -> lis
     for name, count in Counter(task.name for task in tasks).items():
         if count > 1:
             raise InputError(
-                f"--tasks: {count} tasks are called {name!r}; required: different names, as in NAME=FILE"
+                f"--tasks: {count} tasks are called {name!r}; required: unique names, as in NAME=FILE"
             )
     return tasks
 
 
 def sources_of(specification: str) -> list[str]:
-    """Return the sources in a task's specification, without the task's name."""
+    """Return the sources in a task's specification."""
     match = _NAMED.fullmatch(specification)
     return (match["parts"] if match else specification).split(",")
 
@@ -126,12 +126,12 @@ def _read(specification: str, columns: Columns, num_folds: int) -> Task:
 
 
 def find_pieces(source: str, part: str) -> list[sources.Piece]:
-    """Return the pieces of a source. If the source has splits, only those of the part's split are returned."""
+    """Return the pieces of a source. If it has splits, return only the split of this part."""
     return sources.pieces(source, split=_SPLITS[part])
 
 
 def _name_of(source: str) -> str:
-    """Return the file's name without its format's suffixes, such as ``2012.OnWN`` for ``sts/2012.OnWN.tsv.gz``."""
+    """Return a source's file name without its suffixes, such as ``2012.OnWN`` for ``sts/2012.OnWN.tsv.gz``."""
     path = PurePosixPath(without_options(source).removeprefix("hub:"))
     file_format = format_of(path.name)
     if file_format and file_format.compression:
@@ -140,10 +140,10 @@ def _name_of(source: str) -> str:
 
 
 def _holds_pairs(piece: sources.Piece, columns: Columns) -> bool:
-    """Return whether a piece has the columns of scored pairs instead of labeled sentences.
+    """Return whether a piece contains scored pairs rather than labeled sentences.
 
     Raises:
-        InputError: If it has no rows, or has the columns of both kinds or of neither.
+        InputError: If the piece has no rows, or has the columns of both kinds or of neither kind.
     """
     if scored_pairs.is_without_header(piece):
         return True
@@ -175,7 +175,7 @@ def _check(task: Classification, num_folds: int) -> None:
         raise InputError(
             f"{task.name}: has {len(fitted.labels)} rows, fewer than the {num_folds} folds"
         )
-    # minimum for the second-largest class, so that all inner folds train on at least two classes
+    # minimum size of the second-largest class, so that all inner folds train on at least two classes
     min_rows = max(num_folds, 2 * NUM_INNER_FOLDS)
     if task.is_split:
         min_rows = 1 if "dev" in task.parts else NUM_INNER_FOLDS

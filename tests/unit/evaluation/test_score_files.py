@@ -122,7 +122,7 @@ def test_scores_equal_an_independent_computation(files: tuple[Path, Path]) -> No
 
     out = io.StringIO()
     rows = {(row["k"], row["rank_weights"]): row for row in score(files, [1, 7], out)}
-    assert "texts that occur with different labels: 1;" in out.getvalue()
+    assert "texts with conflicting labels: 1;" in out.getvalue()
     train, test = (pd.read_csv(path) for path in files)
     pool = train.sample(min(len(train), 5 * len(test)), random_state=42)
     model = SentenceTransformer(str(get_model_path()), device="cpu")

@@ -366,7 +366,7 @@ def test_command_takes_several_files_per_option(tiny_encoder: str, folder: Path)
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(
-        "Accuracy over 3 folds or on a given test split, and Spearman's correlation; x100"
+        "Accuracy (3-fold cross-validation or test split) and Spearman's correlation, x100"
     )
     done = raysweep_here(
         folder, "transfer", "--folds", "3", "--format", "json", tiny_encoder, "--tasks", *files
