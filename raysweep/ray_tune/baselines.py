@@ -1,7 +1,7 @@
-"""Points that no trial produces: the reference and the oracle, which bound the front, and the baselines.
+"""Points that do not come from trials: the reference and the oracle, which bound the front, and the baselines.
 
-- ``probe``: the reference encoder's own ``class_concat(g)`` operating point, with class probabilities from a
-  logistic regression on its embeddings (one per data set of a sequence); its parameter is g
+- ``probe``: the reference encoder with ``class_concat(g)``, using class probabilities from a logistic regression on
+  its embeddings
 - ``setfit``: the body of a model trained with the setfit package
 - ``published``: scores from a table that ships with raysweep
 """
@@ -47,14 +47,14 @@ OnScores = Callable[[Point, retrieval.Scores], None]
 
 
 MAX_DIFFERENCE = 0.02
-"""Maximum difference between R's S on this data and in a published table.
+"""Maximum difference between the S of the reference encoder on this data and in a published table.
 
-A different pool of the same size changes S by less; a different encoder or pool size changes it by more.
+A different pool of the same size changes S by less than this. A different encoder or pool size changes it by more.
 """
 
 
 def limit_points(evaluation: ScoredSet, on_scores: OnScores) -> Iterator[Point]:
-    """Yield the reference encoder's point on this split, then, for labeled sentences, one oracle point per bonus."""
+    """Yield the reference point of this split and, for labeled sentences, one oracle point per bonus."""
     width = evaluation.reference_queries.shape[1]
     reference_scores = evaluation.reference_scores
     reference = evaluation.point(
@@ -70,7 +70,7 @@ def limit_points(evaluation: ScoredSet, on_scores: OnScores) -> Iterator[Point]:
     else:
         return
     for bonus, (polarity, similarity) in zip(DEFAULT_BONUSES, all_oracle_scores, strict=True):
-        # The point holds only means, since the oracle is not an encoder and its spread over queries is never needed.
+        # The oracle is not an encoder, so the point only needs means.
         scores = {"polarity": polarity, "similarity": similarity}
         means = retrieval.Scores(
             {name: values.mean(keepdims=True) for name, values in scores.items()}
@@ -81,7 +81,7 @@ def limit_points(evaluation: ScoredSet, on_scores: OnScores) -> Iterator[Point]:
 
 
 def reference_of_tasks(evaluation: ScoredSet) -> Iterator[Point]:
-    """Yield the reference encoder's point on each data set of a sequence; its value is that data set's number, from 1."""
+    """Yield the reference point of each data set of a sequence. Its value is the data set's number, starting at 1."""
     if isinstance(evaluation, SequenceSet):
         width = evaluation.reference_queries.shape[1]
         for number, task in enumerate(evaluation.tasks.values(), 1):
@@ -95,10 +95,7 @@ def reference_of_tasks(evaluation: ScoredSet) -> Iterator[Point]:
 
 
 def _oracle_scores(evaluation: EvaluationSet) -> Float64Array:
-    """Return the oracle's P and S per query, (bonuses, 2, queries).
-
-    Queries are processed in blocks to bound memory.
-    """
+    """Return the oracle's P and S per query, (bonuses, 2, queries)."""
     num_queries = len(evaluation.queries)
     all_scores = np.empty((len(DEFAULT_BONUSES), 2, num_queries))
     for start in range(0, num_queries, retrieval.QUERIES_PER_BLOCK):
@@ -114,11 +111,11 @@ def _oracle_scores(evaluation: EvaluationSet) -> Float64Array:
 
 @dataclass(frozen=True)
 class Baselines:
-    """The configured baselines, scored on ``evaluations`` in the driver process, without trials, workers or artifacts.
+    """The configured baselines, which the driver scores on ``evaluations``.
 
-    Points in ``stored`` are already in the run and are not scored again. ``seed`` is the sweep's seed. ``on_scores``
-    receives the per-query scores of the probe's points. With ``calibrate``, the probe's class probabilities are
-    calibrated on dev, like those of the trials' heads.
+    Points in ``stored`` are already in the run and are not scored again. ``on_scores`` receives the per-query scores of
+    the probe's points. If ``calibrate`` is set, the probe's class probabilities are calibrated on dev, like those of the
+    trials' heads.
     """
 
     config: BaselinesConfig
@@ -138,7 +135,6 @@ class Baselines:
 
     @property
     def _labeled(self) -> list[EvaluationSet]:
-        """Return the evaluation sets with labels; the others have no baselines."""
         return [
             evaluation for evaluation in self.evaluations if isinstance(evaluation, EvaluationSet)
         ]
@@ -154,7 +150,7 @@ class Baselines:
         yield from self._published()
 
     def score_again(self, points: Collection[Point]) -> None:
-        """Compute the per-query scores of these reference, oracle and probe points again for ``on_scores``."""
+        """Recompute the per-query scores of reference, oracle and probe points and pass them to ``on_scores``."""
         splits = {point.split for point in points if point.kind != "probe"}
         for evaluation in self.evaluations:
             if evaluation.split in splits:
@@ -197,7 +193,7 @@ class Baselines:
                 yield point
 
     def _probe_of_sequence(self, values: Sequence[float]) -> Iterator[Point]:
-        """Yield the probe's points for a sequence: each data set has its own probe, calibrated on its own dev."""
+        """Yield the probe's points for a sequence, with one probe per data set."""
         sequences = [
             evaluation for evaluation in self.evaluations if isinstance(evaluation, SequenceSet)
         ]
@@ -217,7 +213,7 @@ class Baselines:
         for evaluation in sequences:
             for value in values:
                 parts = of_tasks[evaluation.split, value]
-                # otherwise, at least one probe could not be fitted, which has been reported
+                # A probe that could not be fitted has already been reported.
                 if len(parts) == len(self.prepared.tasks):
                     scores = join_task_scores(parts)
                     point = evaluation.point(
@@ -246,15 +242,15 @@ class Baselines:
         table = TABLES[name]
         same_queries = []
         for evaluation in self._labeled:
-            # The count is compared first, since that is cheaper than reading many texts.
+            # Compare the counts first to avoid reading the texts.
             if len(evaluation.queries) == table.num_queries:
                 texts = self.prepared.sentences.texts(evaluation.queries)
                 if table.measured_on(texts):
                     same_queries.append(evaluation)
         if not same_queries:
             self.warn(
-                f"baselines.published: not shown; {name} was measured on {table.num_queries} sentences, which are neither "
-                "dev nor test"
+                f"baselines.published: not shown; the {table.num_queries} sentences that {name} was measured on "
+                "are not the dev or test split"
             )
         for evaluation in same_queries:
             similarity = evaluation.reference_scores.mean("similarity")
@@ -263,14 +259,14 @@ class Baselines:
                 continue
             self.warn(
                 f"baselines.published: not shown; S of R on {evaluation.split} is {100 * similarity:.1f}, but "
-                f"{100 * table.untuned_similarity:.1f} for the untuned {table.model} in {name}, which was measured with "
-                "another reference or pool size"
+                f"{100 * table.untuned_similarity:.1f} for the untuned {table.model} in {name}; the reference encoder "
+                "or the pool size differs"
             )
 
 
 @dataclass(frozen=True)
 class EncoderScores:
-    """Per-query scores of retrieval by an encoder's cosines, keyed by split, and the width of its embeddings."""
+    """An encoder's per-query retrieval scores, keyed by split, and the width of its embeddings."""
 
     by_split: Mapping[ScoredSplit, retrieval.Scores]
     width: int
@@ -286,10 +282,10 @@ def check_other_encoder(config: EncoderConfig) -> None:
 def score_other_encoder(
     config: EncoderConfig, sentences: Sentences, evaluations: Sequence[EvaluationSet]
 ) -> EncoderScores:
-    """Encode and score each evaluation set with an encoder that no trial trained, on a GPU if available.
+    """Score an encoder that was not trained by a trial on each evaluation set, using a GPU if available.
 
-    This process loads the encoder from its modules' safetensors. Other files in its folder are not opened: a SetFit
-    model's head, ``model_head.pkl``, is a pickle, which may execute code.
+    Weights are loaded only from safetensors files. The head of a SetFit model, ``model_head.pkl``, is not loaded, because
+    a pickle may execute code.
 
     Raises:
         InputError: If the encoder cannot be loaded, or an embedding is not finite.
@@ -307,15 +303,14 @@ def score_other_encoder(
 
 
 def _has_setfit(points: Collection[Point], config: EncoderConfig) -> bool:
-    """Return whether the points of this SetFit model are among ``points``."""
     label = Path(config.name).name
     return any(point.kind == "setfit" and point.label == label for point in points)
 
 
 class BaselineScores:
-    """Collector of per-query scores of a run's reference, oracle and probe points, stored in one file per split.
+    """Per-query scores of a run's reference, oracle and probe points, stored in one file per split.
 
-    A file holds only scores that all of its points have, so points without the sweep's ``goals`` are left out.
+    A file contains only scores that all of its points have, so points that lack one of the ``goals`` are left out.
     """
 
     def __init__(self, run: Folder, goals: Goals = GOALS) -> None:
@@ -324,7 +319,6 @@ class BaselineScores:
         self._new: dict[ScoredSplit, dict[PointName, retrieval.Scores]] = defaultdict(dict)
 
     def add(self, point: Point, scores: retrieval.Scores) -> None:
-        """Add the scores of a point on its split."""
         if point.has(self._goals):
             self._new[point.split][name_of_point(point)] = scores
 

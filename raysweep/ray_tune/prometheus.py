@@ -1,7 +1,7 @@
-"""Metrics of a running sweep, which Ray exports to Prometheus from the driver's node.
+"""Metrics of a running sweep, which Ray exports to Prometheus.
 
-Ray adds ``ray_`` to the names below, and Prometheus adds ``_total`` to counter names. Every metric has a ``run`` label,
-the name of the run's folder. ``clusters/grafana.json`` is a dashboard that queries the metrics.
+Metric names get the prefix ``ray_``, and counters also get the suffix ``_total``. Every metric has a ``run`` label, the
+name of the run's folder. ``clusters/grafana.json`` is a Grafana dashboard for these metrics.
 """
 
 import contextlib
@@ -23,15 +23,15 @@ RUN = "run"
 class SweepMetrics:
     """The metrics of one session of a sweep.
 
-    Counters start at 0 in each session. Gauges show the state of the entire run. If Ray raises an error, the metrics
-    are disabled after a single warning.
+    Counters start at 0 in each session. Gauges describe the entire run. If an update fails, the metrics are disabled with
+    a warning.
     """
 
     def __init__(self, sweep: Sweep) -> None:
         self._sweep = sweep
         self._refreshed_at = -math.inf
         self._is_disabled = False
-        # loss of the last rung that each trial has finished in this session
+        # loss of each trial's last rung in this session
         self._losses: dict[int, float] = {}
         self._rungs = Counter("raysweep_rungs", "Finished rungs", (RUN,))
         self._interruptions = Counter(
@@ -60,7 +60,6 @@ class SweepMetrics:
             self.refresh(at_once=True)
 
     def take(self, event: Event) -> None:
-        """Update the metrics with the sweep's next event."""
         match event:
             case RungFinished():
                 self._losses[event.trial] = event.loss
@@ -95,11 +94,10 @@ class SweepMetrics:
         self._loss.set(self._losses[trial], {"trial": str(trial)})
 
     def _record(self, update: Callable[[], None]) -> None:
-        """Call ``update``; if it fails, disable the metrics with a warning."""
         if self._is_disabled:
             return
         try:
             update()
-        except Exception as error:  # the sweep does not depend on its metrics
+        except Exception as error:  # an error in the metrics must not stop the sweep
             self._is_disabled = True
             self._sweep.display.warn(f"metrics: disabled (error={error})")

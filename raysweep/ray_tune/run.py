@@ -1,4 +1,4 @@
-"""A complete run, as in the CLI's ``run``: check the settings, plan the artifacts, then prepare, search and score."""
+"""Run a sweep: check the settings, prepare the artifacts, search, and score the front."""
 
 import contextlib
 import signal
@@ -48,7 +48,7 @@ from raysweep.trackers.tracking import Tracking
 
 
 class Ending(NamedTuple):
-    """The end of a session: the status stored in the ledger, the reason, and whether the sweep failed for good."""
+    """How a session ended. For ``is_final``, see :class:`raysweep.results.events.SessionFinished`."""
 
     status: str
     reason: str
@@ -63,7 +63,7 @@ FAILED = Ending("failed", "an unexpected error")
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """A run and how it ended; a report can be written for any ending."""
+    """A run and how it ended."""
 
     run: Folder
     ending: Ending
@@ -76,10 +76,10 @@ class RunOutcome:
 
 @contextlib.contextmanager
 def _interrupted_once() -> Iterator[None]:
-    """Let only the first Ctrl-C or SIGTERM interrupt the run, so that later ones do not disturb the shutdown.
+    """Ignore Ctrl-C and SIGTERM after the first one, so that they do not disturb the shutdown.
 
-    Batch schedulers and spot machines send SIGTERM. Does nothing outside the main thread, since only the main thread
-    may set signal handlers.
+    Batch schedulers and spot instances send SIGTERM. Only the main thread can set signal handlers, so this does nothing
+    in other threads.
     """
     if not in_main_thread():
         yield
@@ -110,30 +110,26 @@ def run(  # noqa: PLR0913 (one argument for each way to start a run)
     warm_start: Sequence[Folder] = (),
     place: str | None = None,
 ) -> RunOutcome:
-    """Run a new sweep, or continue the ``resumed`` one.
+    """Run a new sweep or, if ``resumed`` is given, resume a run.
 
     Args:
-        config: The sweep's configuration.
-        space: The search space.
-        display: Receives the progress.
-        log: Captures the output of libraries and workers and is moved into the run's folder. If None, nothing is
-            redirected and the workers' output stays in Ray's own logs.
-        resumed: The run to resume, or None for a new run.
+        log: Captures the output of libraries and workers. If None, nothing is redirected and the workers' output stays
+            in Ray's logs.
         warm_start: Runs whose trials a new sweep learns from.
-        place: The folder of a new run. By default it is named after the sweep and the time.
+        place: The folder of a new run. The default name consists of the sweep's name and the time.
 
     Raises:
         InputError: For problems that the user can fix.
-        KeyboardInterrupt: If interrupted before the run has started; a later interruption is a normal ending.
+        KeyboardInterrupt: If interrupted before the run has started. A later interruption is returned as the ending.
     """
     with contextlib.ExitStack() as closing:
         if resumed is not None:
-            # releases the run for other drivers, however this ends
+            # always release the run for other drivers
             closing.callback(resumed.ledger.close)
         _check(config, space, display, resumed)
         older_runs = [load(folder) for folder in warm_start]
         if config.watch is not None:
-            # raises for unreadable data; the session reads it again
+            # fail early if the data is unreadable; the session reads it again
             WatchedRelations.of(config.watch, config.seed)
         plan = _plan(config, space, resumed)
 
@@ -151,7 +147,7 @@ def prepare_only(
 
     ``display`` and ``log`` are as in :func:`run`.
     """
-    limit_gib()  # raises for an invalid limit, now rather than minutes later
+    limit_gib()  # fail early if the limit is invalid
     needs = packages.needs_of_sweep(config, space)
     packages.check(needs)
     storage = config.storage
@@ -176,7 +172,7 @@ def prepare_only(
 def _connected(
     config: SweepConfig, display: Display, log: Log | None, place: str | None
 ) -> contextlib.AbstractContextManager[Capacity]:
-    """Start Ray or join a cluster; the output of workers goes to the log, if there is one."""
+    """Start Ray or join a cluster. If ``log`` is given, it captures the workers' output."""
     return connected(
         config.resources,
         show_workers=log is not None,
@@ -187,10 +183,10 @@ def _connected(
 
 
 def _check(config: SweepConfig, space: Space, display: Display, resumed: Resumed | None) -> None:
-    """Raise InputError for unusable settings, packages or folders before any source is read."""
-    limit_gib()  # raises for an invalid limit
+    """Raise InputError for invalid settings, missing packages or unwritable folders."""
+    limit_gib()  # raises if the limit is invalid
     needs = list(packages.needs_of_sweep(config, space))
-    if resumed is not None:  # its neighbors are usually prepared already; see _plan
+    if resumed is not None:  # neighbors usually exist; if not, _plan checks the mining packages
         mining = list(packages.needs_of_mining(config, space))
         needs = [need for need in needs if need not in mining]
     packages.check(needs)
@@ -207,12 +203,12 @@ def _check(config: SweepConfig, space: Space, display: Display, resumed: Resumed
 
 
 def _plan(config: SweepConfig, space: Space, resumed: Resumed | None) -> Plan:
-    """Return the sweep's artifacts and the stages that build them.
+    """Plan the sweep's artifacts.
 
     Raises:
         InputError: If a source or an encoder cannot be read, or has changed since the ``resumed`` run.
     """
-    # a damaged file is rejected before sources are read
+    # read first, so that a damaged file is reported before sources are read
     before = None if resumed is None else resumed.prepared
     plan = make_plan(config, space)
     if resumed is not None and before is not None:
@@ -248,7 +244,7 @@ def execute(
                 session = open_session(plan, capacity, display, log)
                 sweep = start(session)
                 sweep.meter = meter
-                # outside the main thread, the loss of the ledger is detected when the next event is written
+                # outside the main thread, a lost ledger is detected when the next event is written
                 if in_main_thread():
                     sweep.ledger.on_lost = _interrupt_main_thread
                 tracking = _start_tracking(sweep)
@@ -256,7 +252,7 @@ def execute(
                 output = None if log is None else log.saved_stderr
                 uploads.enter_context(survived(sweep.run.location, head_address(), output))
                 uploads.enter_context(uploaded(sweep.run, ["study.journal", *logs]))
-                # once the ledger is closed, the run may belong to another driver
+                # another driver may take over the run once the ledger is closed
                 sweep.ledger.on_close = uploads.close
                 search(session, sweep)
             ending = ending_of(sweep)
@@ -289,7 +285,7 @@ def execute(
 
 
 def job_metadata(config: SweepConfig, place: str | None = None) -> dict[str, str]:
-    """Return this process's metadata in Ray's list of jobs: the sweep's name, and the run's folder if it is known."""
+    """Return the metadata for Ray's list of jobs: the sweep's name and, if known, the run's folder."""
     metadata = {"raysweep_sweep": config.name}
     return metadata if place is None else {**metadata, "raysweep_run": place}
 
@@ -303,23 +299,23 @@ def metered(budget: BudgetConfig) -> Iterator[NodeMeter]:
 
 
 def open_session(plan: Plan, capacity: Capacity, display: Display, log: Log | None) -> Session:
-    """Prepare missing artifacts and decide how many trials run at a time.
+    """Prepare missing artifacts, and determine how many trials run concurrently.
 
     Raises:
-        InputError: If not even one trial fits.
+        InputError: If not even one trial fits on the cluster.
     """
     config = plan.config
     max_trials = config.budget.trials + config.replicates.trials
     request = capacity.trials(config.resources)
-    # so that no more nodes are requested than there is work for
+    # do not request more nodes than the trials can use
     count = min(request.count, max_trials)
     request = replace(request, count=count)
     prepared = prepare(plan, capacity, display)
     names = [artifact.name for artifact in prepared.artifacts]
-    # usually missing, which counts as 0 bytes
+    # a missing copy counts as 0 bytes
     names.append(find_copy(plan.store.location, prepared.model_identity).name)
     check_room(plan.store.root, names)
-    # Imported late, since it imports torch.
+    # Imported late because it imports torch.
     from raysweep.ray_tune.workers import WorkbenchSpec, size_trials
 
     bench = WorkbenchSpec(prepared, config.evaluation, request)
@@ -328,9 +324,9 @@ def open_session(plan: Plan, capacity: Capacity, display: Display, log: Log | No
 
 
 def _start_tracking(sweep: Sweep) -> Tracking | None:
-    """Start the feed to the sweep's trackers and return it, or None if no trackers are configured.
+    """Start sending events to the sweep's trackers, beginning with those already in the ledger.
 
-    Events already in the ledger are passed on first.
+    Return None if no trackers are configured.
     """
     config = sweep.config
     if not config.trackers.named:
@@ -343,7 +339,7 @@ def _start_tracking(sweep: Sweep) -> Tracking | None:
 
 def search(session: Session, sweep: Sweep) -> None:
     """Run the sweep's trials, then score its front on the test split (if there is one) and with its guards."""
-    # Imported late because Ray Tune is slow to import and reads the environment, which is set by now.
+    # Imported late because Ray Tune is slow to import and reads environment variables that are now set.
     from raysweep.ray_tune import tune
     from raysweep.ray_tune.workers import WorkbenchSpec
 
@@ -354,7 +350,7 @@ def search(session: Session, sweep: Sweep) -> None:
         watch = untuned.task(config.watch.at)
     bench = WorkbenchSpec(session.prepared, config.evaluation, session.request, watch)
     tune.search(sweep, bench, has_test=session.has_test)
-    # Like test scoring, this also runs after the budget has ended the trials: there may never be another session.
+    # Like test scoring, this runs even if the budget is exhausted, because there may be no later session.
     if config.guards:
         with sweep.off_the_clock():
             _measure_guards(sweep)
@@ -385,7 +381,7 @@ def _measure_guards(sweep: Sweep) -> None:
 
 
 def _find_missing_guards(sweep: Sweep) -> dict[Point, list[str]]:
-    """Return, for each front member that lacks scores, the names of the guards that have not scored it."""
+    """Return the names of the guards that each incomplete front member lacks, keyed by member."""
     guards = sweep.config.guards
     digests = {name: guard.files_digest for name, guard in guards.items()}
     stored = set()
@@ -402,7 +398,7 @@ def _find_missing_guards(sweep: Sweep) -> dict[Point, list[str]]:
 
 
 def ending_of(sweep: Sweep) -> Ending:
-    """Return how a sweep ended; all of its work must have been handed out."""
+    """Return how a sweep ended, once its search is finished."""
     if sweep.given_up is not None:
         return Ending("failed", sweep.given_up, is_final=True)
     if sweep.cause is not None and not sweep.is_done:
@@ -412,8 +408,8 @@ def ending_of(sweep: Sweep) -> Ending:
 
 
 def _finish(sweep: Sweep, session: Session | None, ending: Ending) -> None:
-    """Record how the sweep ended, without which it would count as killed, and print its costs."""
-    with contextlib.suppress(KeyboardInterrupt):  # the report copes with missing files
+    """Record how the sweep ended, and print its costs."""
+    with contextlib.suppress(KeyboardInterrupt):  # the report does not require these files
         if session is not None and sweep.ledger.failure is None:
             keep_readings(session, sweep)
     with undisturbed():
@@ -435,19 +431,19 @@ def _finish(sweep: Sweep, session: Session | None, ending: Ending) -> None:
 def keep_readings(session: Session, sweep: Sweep) -> None:
     """Store the sentences that the front's members retrieve.
 
-    Failures only cause a warning, since the run's results do not depend on them.
+    Failures only cause a warning, because the run's results do not depend on these sentences.
     """
     try:
         session.readings_writer(sweep.run).write(sweep.front)
-    except Exception as error:  # the run's files may contain anything
+    except Exception as error:  # damaged files can raise any error
         sweep.display.warn(f"run: cannot store the sentences that the front retrieves: {error}")
 
 
 def _interrupt_main_thread() -> None:
     """Interrupt the main thread as Ctrl-C does.
 
-    Called from a thread that detects that a different driver has taken over the run. The main thread might not detect
-    this for a long time, since trials may be in the middle of long rungs.
+    Called when another driver has taken over the run. During long rungs, the main thread might not detect this for a long
+    time.
     """
     main = threading.main_thread().ident
     if main is not None:
@@ -457,7 +453,7 @@ def _interrupt_main_thread() -> None:
 def _as_input_error(error: Exception, sweep: Sweep | None) -> InputError | None:
     """Return an InputError if the user can fix the cause, otherwise None.
 
-    Tune wraps exceptions that callbacks raise. For a storage failure, the message explains how to resume.
+    Ray Tune wraps exceptions from callbacks, so the ledger's failure is checked first.
     """
     if sweep is not None and sweep.ledger.failure:
         return (
@@ -472,10 +468,7 @@ def _as_input_error(error: Exception, sweep: Sweep | None) -> InputError | None:
 
 
 def check_writable(key: str, place_name: str, display: Display) -> None:
-    """Raise InputError unless files can be created in a folder or its nearest existing parent.
-
-    Leaves nothing behind.
-    """
+    """Raise InputError if files cannot be created in a folder or its nearest existing parent."""
     folder = open_folder(place_name, display.warn)
     try:
         if isinstance(folder, BucketFolder):
@@ -495,13 +488,13 @@ def check_writable(key: str, place_name: str, display: Display) -> None:
 
 
 def warn_of_local_folders(places: Mapping[str, str], capacity: Capacity, display: Display) -> None:
-    """Warn in one line if other nodes may not see a local folder.
+    """Warn if local folders are used on a cluster with several nodes.
 
-    ``places`` maps keys to locations.
+    ``places`` maps configuration keys to locations.
     """
     local = [f"{key} is {place}" for key, place in places.items() if not location.is_uri(place)]
     if local and capacity.has_several_nodes:
         display.warn(
-            f"{' and '.join(local)}, but the cluster has several nodes: every node must mount the same folder at this path "
-            "(NFS, EFS); otherwise set a bucket, s3://BUCKET/PREFIX or gs://BUCKET/PREFIX"
+            f"{' and '.join(local)}, but the cluster has several nodes; mount the same folder at this path on every node "
+            "(NFS, EFS), or use a bucket (s3://BUCKET/PREFIX or gs://BUCKET/PREFIX)"
         )

@@ -1,4 +1,4 @@
-"""A session of a sweep, which starts or resumes a run."""
+"""Start and resume runs of a sweep."""
 
 import contextlib
 import datetime
@@ -60,7 +60,7 @@ GIB = 2**30
 
 @dataclass(frozen=True)
 class Session:
-    """The inputs of one session of a sweep.
+    """A session of a sweep, which starts or resumes a run.
 
     ``request`` holds the Ray resources of a trial. If ``log`` is None, no log is kept.
     """
@@ -74,10 +74,7 @@ class Session:
 
     @cached_property
     def watched(self) -> WatchedRelations | None:
-        """Return the watched data; its target is dev unless another target is configured.
-
-        If dev has labels, it is converted to retrieval data, which requires two classes, one of them with two sentences.
-        """
+        """Return the watched data, with dev as the target unless another target is configured."""
         if self.config.watch is None:
             return None
         watched = WatchedRelations.of(self.config.watch, self.config.seed)
@@ -91,7 +88,6 @@ class Session:
         return watched
 
     def _dev_relations(self) -> Relations:
-        """Return dev as relations. Raise InputError if its labels form no pairs."""
         sentences = self.prepared.sentences
         ids = sentences.ids("dev")
         if sentences.are_related:
@@ -103,7 +99,7 @@ class Session:
         return retrieval_from_labels("dev", sentences.texts(ids), labels, seed=self.config.seed)
 
     def untuned(self, run: Folder, *, is_new: bool = False) -> Untuned | None:
-        """Return the untuned encoders' values on watched data, measuring those that the run has not stored."""
+        """Return the untuned encoders' values on watched data; measure values not stored yet."""
         if self.watched is None:
             return None
         untuned = Untuned(run, self.watched, self.prepared, self.display, is_new)
@@ -115,7 +111,7 @@ class Session:
         return len(self.prepared.sentences.ids("test")) > 0
 
     def readings_writer(self, run: Folder) -> ReadingsWriter:
-        """Return the writer that records the sentences retrieved by the front's members."""
+        """Return a writer for the sentences that front members retrieve."""
         config = self.config
         return ReadingsWriter(
             run,
@@ -127,9 +123,9 @@ class Session:
         )
 
     def begin(self, older: Sequence[Results] = (), place: str | None = None) -> Sweep:
-        """Create the run's folder, record the run's settings and return the new sweep.
+        """Create a run folder, record the run's settings and return the new sweep.
 
-        The sweep learns from the ``older`` runs. The folder gets a new name unless ``place`` is given. ``place`` may
+        The sweep is warm-started from the ``older`` runs. ``place`` is the folder to use instead of a new one. It may
         contain files from an earlier attempt that stopped before its sweep started.
         """
         if place is None:
@@ -216,23 +212,23 @@ class Session:
         try:
             sweep = self._replayed(resumed, adopt=resumed.space_changed)
         except ReplayError as error:
-            # The Optuna version differs, or the space changed earlier. Trials still count; only proposals differ.
+            # The Optuna version differs, or an earlier session changed the space.
             self.display.warn(f"resume: {error}; the sampler restarts from the existing trials")
             sweep = self._replayed(resumed, adopt=True)
         evaluation_sets = self._evaluation_sets()
         scores = BaselineScores(run, self.config.objective.goals)
         baselines = self._baselines(evaluation_sets, scores.add, resumed.points)
         new_points = self._score(baselines)
-        # A run stores the per-query scores of these kinds of points, which no trial produces.
+        # Per-query scores are stored for these kinds of points.
         scored_points = [
             point for point in resumed.points if point.kind in ("reference", "oracle", "probe")
         ]
         missing = scores.find_missing(scored_points)
         baselines.score_again(missing)
         if self.watched is not None:
-            # raises if the watched data has changed
+            # raises InputError if the watched data has changed
             Untuned(run, self.watched, self.prepared, self.display)
-        # All checks have passed. The event comes first, so that config.yaml always belongs to a recorded session.
+        # Record the session first, so that config.yaml always belongs to a recorded session.
         self._record_info(sweep, evaluation_sets)
         self._write_settings(run)
         scores.store()
@@ -287,13 +283,9 @@ class Session:
         )
 
     def _score(self, baselines: Baselines) -> tuple[Point, ...]:
-        """Score and return the baseline points that the run has not stored, and print the time per kind.
-
-        Raises:
-            InputError: If a baseline cannot be scored.
-        """
+        """Score the baseline points that are not stored yet, and log the time per kind."""
         points: list[Point] = []
-        seconds: dict[str, float] = defaultdict(float)  # by kind
+        seconds: dict[str, float] = defaultdict(float)
         began = time.monotonic()
         for point in baselines.points():
             points.append(point)
@@ -306,11 +298,11 @@ class Session:
         return tuple(points)
 
     def _replayed(self, resumed: Resumed, *, adopt: bool) -> Sweep:
-        """Return the sweep in the state that its ledger recorded.
+        """Return the sweep after replaying its ledger.
 
-        With ``adopt``, existing trials count, but the sampler does not propose them again.
+        With ``adopt``, trials are taken from the ledger. Otherwise, the sampler proposes them again.
         """
-        # Earlier random draws must not repeat.
+        # Change the seed so that the sampler does not propose the adopted trials again.
         offset = len(resumed.events) if adopt else 0
         reference = resumed.reference(self.config.objective.goals)
         scheduler = make_scheduler(self.config, self.space, reference, seed_offset=offset)
@@ -344,7 +336,6 @@ class Session:
         )
 
     def _write_settings(self, run: Folder) -> None:
-        """Write the run's configuration, atomically, and the list of its artifacts."""
         temporary = run.path / ".config.yaml"
         temporary.write_bytes(self._config_file)
         temporary.replace(run.path / "config.yaml")
@@ -357,14 +348,14 @@ class Session:
         return yaml.safe_dump(self.config.model_dump(mode="json"), sort_keys=False).encode()
 
     def _record_info(self, sweep: Sweep, evaluation_sets: Mapping[ScoredSplit, ScoredSet]) -> None:
-        """Append the session's first event, which records its settings, to the ledger."""
+        """Append the session's settings to the ledger."""
         config = self.config
         objective = config.objective
         sources = (config.data.train, config.data.dev, config.data.test)
         names = [shown(source) for source in sources if source]
         minimums = objective.constraints.model_dump()
         constraints = {name: minimum for name, minimum in minimums.items() if minimum}
-        # Each expert and the share of training pairs for which its score is the target under soft1.
+        # for each expert, the share of training pairs whose soft1 target is its score
         active_sets: tuple[tuple[str, float], ...] = ()
         if self.prepared.scores_artifacts:
             shares = self.prepared.scores_artifacts["train"].summary["active_sets"]
@@ -403,7 +394,6 @@ class Session:
         sweep.ledger.append(SessionStarted(info=info, config_digest=digest))
 
     def _announce(self, scheduler: Scheduler) -> None:
-        """Print how many trials there are and the resources of each."""
         details = []
         if scheduler.num_started:
             details.append(f"started={scheduler.num_started}")
@@ -422,7 +412,7 @@ class Session:
 
 
 def _new_run(config: SweepConfig, display: Display) -> Folder:
-    """Create a run folder named after the sweep and the time; further runs in the same second get a number."""
+    """Create a run folder named after the sweep and the time, numbered if the name is taken."""
     now = datetime.datetime.now()
     stamp = now.strftime("%Y%m%d-%H%M%S")
     for number in range(1, 1000):

@@ -1,7 +1,7 @@
 """A process that outlives its driver and writes the run's report if the driver is killed.
 
-Ray kills a driver without notice if its head does not answer for a minute, and the kernel may do so if memory is short.
-The survivor is not a child of the driver, so Ray and its job supervisor do not kill it as well.
+Ray kills a driver without notice if the head does not answer for a minute, and the kernel may kill it to free memory.
+The survivor is not a child of the driver, so that Ray does not kill both.
 """
 
 import contextlib
@@ -18,10 +18,10 @@ CONNECT_SECONDS = 5.0
 
 @contextlib.contextmanager
 def survived(run: str, head: str, output: int | None = None) -> Iterator[None]:
-    """Start a survivor, which writes the report of the run at this location if this process is killed within the context.
+    """Start a survivor, which writes the run's report if this process is killed within the context.
 
-    ``head`` is the address, HOST:PORT, of Ray's head. The survivor prints the reason and the command that resumes the
-    run to the file descriptor ``output`` or, if it is None, to this process's standard output.
+    ``run`` is the run's location, and ``head`` is the HOST:PORT of Ray's head. The survivor prints to the file
+    descriptor ``output``, or to this process's standard output if ``output`` is None.
     """
     command = [sys.executable, "-m", "raysweep.ray_tune.survivor", run, head]
     with subprocess.Popen(
@@ -37,9 +37,9 @@ def survived(run: str, head: str, output: int | None = None) -> Iterator[None]:
 
 
 def main() -> None:
-    """Wait for the driver, which holds the other end of standard input; if it was killed, write the report."""
+    """Wait until the driver exits, and write the report if it was killed."""
     if os.fork():
-        os._exit(0)  # so that this process is not a child of the driver
+        os._exit(0)  # the remaining process is no longer a child of the driver
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if sys.stdin.buffer.read() == DONE:
         return

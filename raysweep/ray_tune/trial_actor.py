@@ -51,16 +51,15 @@ class SweepTask:
     run: Folder
     seed: int
     checkpoint_seconds: float
-    listener: Listener | None = None  # receives heartbeats; if None, no heartbeats are sent
+    listener: Listener | None = None  # None disables heartbeats
 
 
 @dataclass(frozen=True)
 class Assignment:
     """An assignment of a trial to a worker.
 
-    Tune keeps the assignment until the sweep ends, so it holds only the trial's identity. ``run`` numbers the
-    replicates of a configuration from 1. With ``recomputes``, the trial recomputes activations to save memory, because
-    it is configured to or because its process was killed for lack of memory earlier in this session.
+    ``run`` numbers the replicates of a configuration from 1. With ``recomputes``, the trial recomputes activations to
+    save memory.
     """
 
     number: int
@@ -94,13 +93,12 @@ _heartbeat = functools.cache(Heartbeat)  # one per process
 
 @functools.cache
 def _drain_watch() -> DrainWatch:
-    """Return the drain watch of this process."""
     watch_for_notices()
     return DrainWatch()
 
 
 def _keep_up_while_storage_waits(heartbeat: Heartbeat, run: Folder) -> None:
-    """Treat time spent waiting for an object store as progress of the trial."""
+    """Count time spent waiting for an object store as progress."""
 
     def wait(reason: str) -> None:
         heartbeat.sign()
@@ -113,26 +111,26 @@ def _keep_up_while_storage_waits(heartbeat: Heartbeat, run: Folder) -> None:
 def as_tune_config(
     job: Assignment | AfterSearch, avoided_nodes: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """Return a Tune configuration with the job and the ids of the nodes where it must not start.
+    """Return a Tune configuration with the job and the IDs of the nodes to avoid.
 
-    Keep it small: Tune copies a configuration several times and pickles it into its snapshots.
+    Keep it small: Tune keeps every configuration until the sweep ends and pickles it into snapshots.
     """
     return {"job": job, "avoided_nodes": avoided_nodes}
 
 
 def job_of(tune_config: dict[str, Any]) -> Assignment | AfterSearch:
-    """Return the job in a configuration from Tune: a trial to run, or a rung to score after the search."""
+    """Return the job in a Tune configuration: a trial to run, or a rung to score after the search."""
     job: Assignment | AfterSearch = tune_config["job"]
     return job
 
 
 def _as_result(loss: Loss) -> dict[str, Any]:
-    """Return, in Tune's format, the last result of a trial that must leave its worker."""
+    """Return the final Tune result of a lost trial."""
     return {"blame": loss.blame.value, "reason": loss.reason, **_node_in_result(), "done": True}
 
 
 def _node_in_result() -> dict[str, Any]:
-    """Return this process's node, named by its host and the start of its ID, as in Ray's own messages."""
+    """Return the fields of a result that identify this process's node."""
     own_node = _own_node()
     node_id = own_node["NodeID"]
     host = own_node.get("NodeManagerHostname", "unknown host")
@@ -140,35 +138,34 @@ def _node_in_result() -> dict[str, Any]:
 
 
 def node_in(result: dict[str, Any]) -> WorkerNode:
-    """Return the node that produced a result."""
     return WorkerNode(result["node_id"], result["node_name"])
 
 
 def loss_in(result: dict[str, Any]) -> Loss | None:
-    """Return the loss in a trial's last result, if there is one."""
+    """Return the loss in a trial's last result, or None."""
     if "blame" not in result:
         return None
     return Loss(Blame(result["blame"]), result["reason"], node=node_in(result))
 
 
 def error_in(result: dict[str, Any]) -> RaisedError | None:
-    """Return the error that the trial raised, if its last result has one."""
+    """Return the error in a trial's last result, or None."""
     if "raised" not in result:
         return None
     return RaisedError(result["raised"], result.get("traceback"), node_in(result))
 
 
 class TrialActor(tune.Trainable):
-    """Actor that runs a trial from its start or its checkpoint; a Tune step is a rung or part of one.
+    """Actor that starts or resumes a trial. Each Tune step runs a rung or part of a rung.
 
-    After the search, an actor may instead score one rung, on the test split or on watched data, in a single step.
+    After the search, an actor scores a rung on the test split or on watched data in a single step.
     """
 
     def setup(self, config: dict[str, Any], sweep: SweepTask) -> None:  # type: ignore[override]  # by with_parameters
-        """Prepare for a trial. A reused actor calls this again for each further trial."""
+        """Prepare for a trial; :meth:`reset_config` calls this again for later trials."""
         job = job_of(config)
         self.logged_at = time.monotonic()
-        self.has_checkpoint = True  # nothing has been computed yet, so nothing can be lost
+        self.has_checkpoint = True  # nothing to save yet
         self.is_broken = False  # after an error, the process may be in any state
         self.heartbeat: Heartbeat | None = None
         listener = sweep.listener
@@ -188,7 +185,10 @@ class TrialActor(tune.Trainable):
             self.results = self._rungs()
 
     def _rungs(self) -> Iterator[RungResult | RungProgress]:
-        """Yield the trial's results; nothing runs before the first step, so that errors are reported in full."""
+        """Yield the trial's results.
+
+        The bench is opened here and not in :meth:`setup`, because only :meth:`step` reports errors in full.
+        """
         self._open_bench(self.task.sweep)
         yield from rungs_and_progress(
             self.task.assignment.config,
@@ -204,12 +204,10 @@ class TrialActor(tune.Trainable):
         )
 
     def _test_scores(self, sweep: SweepTask, rung: FrontRung) -> Iterator[ScoredRung]:
-        """Yield the test scores of a rung; nothing runs before the first step."""
         self._open_bench(sweep)
         yield score_on_test(self.bench, sweep.run, rung)
 
     def _watched(self, task: TrialTask, step: int) -> Iterator[Watched]:
-        """Yield the values of a trial's last rung on watched data; nothing runs before the first step."""
         self._open_bench(task.sweep)
         yield watch_last_rung(
             task.assignment.config,
@@ -231,13 +229,13 @@ class TrialActor(tune.Trainable):
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         if self.is_broken or _drain_watch().is_draining():
-            os._exit(0)  # so that Tune starts this trial in another process
+            os._exit(0)  # Tune then starts this trial in another process
         self.cleanup()
         self.setup(new_config)  # type: ignore[call-arg]  # with_parameters adds the shared settings
         return True
 
     def cleanup(self) -> None:
-        """Let an unfinished trial write a checkpoint if it must leave in the middle of a rung, say at a time limit."""
+        """Stop the trial; if it is in the middle of a rung, it writes a checkpoint."""
         results, self.results = self.results, iter(())
         if isinstance(results, Generator):
             try:
@@ -249,7 +247,7 @@ class TrialActor(tune.Trainable):
                 )
 
     def step(self) -> dict[str, Any]:
-        """Train and evaluate a rung, or train until the next progress report to :class:`TuneScheduler`."""
+        """Run the job until its next result or progress report."""
         if self.has_checkpoint and _drain_watch().is_draining():
             return _as_result(NODE_GOES)
         try:
@@ -257,7 +255,7 @@ class TrialActor(tune.Trainable):
                 result = next(self.results)
             if isinstance(result, RungResult):
                 self.save_weights(result)
-        # Returning a result instead of raising keeps the actor for the next trial and delivers the reason in full.
+        # Return errors instead of raising them: Tune then keeps the actor and the full message.
         except TrialDivergedError as error:
             return {"failure": str(error), "diverged": True, "done": True}
         except Exception as error:
@@ -291,7 +289,7 @@ class TrialActor(tune.Trainable):
         }
 
     def as_event(self, result: RungResult) -> dict[str, Any]:
-        """Return the rung in the form of a ledger event, without the trial's number."""
+        """Return the rung as a ledger event without the trial's number."""
         rung: dict[str, Any] = {
             "step": result.step,
             "examples_seen": result.examples_seen,
@@ -317,15 +315,12 @@ class TrialActor(tune.Trainable):
         return rung
 
     def note_whether_to_leave(self) -> bool:
-        """Return whether the trial must leave its node.
-
-        Called during a rung, before each progress report; a trial that must leave writes a checkpoint first.
-        """
+        """Return whether the trial must leave its node, which makes it write a checkpoint."""
         self.has_checkpoint = _drain_watch().is_draining()
         return self.has_checkpoint
 
     def log(self, progress: RungProgress) -> None:
-        """Print the trial's progress every LOG_SECONDS; an actor's output goes to the run's log."""
+        """Print the trial's progress to the run's log, at most every LOG_SECONDS."""
         now = time.monotonic()
         if now - self.logged_at >= LOG_SECONDS:
             self.logged_at = now
@@ -335,7 +330,7 @@ class TrialActor(tune.Trainable):
 
     def save_weights(self, result: RungResult) -> None:
         """Store the rung's weights and scores in the run's folder."""
-        if not result.points:  # before the last data set of a sequence
+        if not result.points:  # only the last data set of a sequence has points
             return
         run, trial, step = self.task.sweep.run, self.task.assignment.number, result.step
         keep_scores(run, "dev", trial, step, result.points)
@@ -345,7 +340,7 @@ class TrialActor(tune.Trainable):
         run.let_go(name)
 
     def reading(self, result: RungResult) -> Reading | None:
-        """Return the sentences that the rung's points retrieve on dev, or None if another split is shown."""
+        """Return the sentences that the points retrieve on dev, or None if reports show another split."""
         if self.bench.shown_split != "dev" or not isinstance(self.bench.dev, EvaluationSet):
             return None
         points = result.points
@@ -360,14 +355,13 @@ class TrialActor(tune.Trainable):
 
 @functools.cache
 def _own_node() -> dict[str, Any]:
-    """Return Ray's description of this process's node."""
     node_id = ray.get_runtime_context().get_node_id()
     return next((node for node in ray.nodes() if node["NodeID"] == node_id), {"NodeID": node_id})
 
 
 @functools.cache
 def _this_node() -> Node:
-    """Return this process's node: its type in the cluster file and its resources."""
+    """Return this process's node as recorded in the ledger."""
     own_node = _own_node()
     resources = own_node.get("Resources", {})
     return Node(node_type(own_node), resources.get("CPU", 0.0), resources.get("GPU", 0.0))

@@ -1,9 +1,8 @@
 """Thin adapters between Ray Tune and :class:`raysweep.controller.sweep.Sweep`, which makes all decisions.
 
-Tune places trials, reuses their actors and detects dead ones. It never restarts a trial: a trial that loses its
-worker returns to the sweep, which assigns it again. Tune's snapshots are stored in a folder of this process and are
-never read back. After the search, the actors score the front on test and measure watched data for trials that stopped
-early; Tune treats each rung that is scored as another trial.
+Tune places trials, reuses actors and detects dead actors. It never restarts a trial; the sweep assigns lost trials
+again. Nothing reads Tune's snapshots. After the search, each rung to score on test or on watched data is a Tune trial
+of its own.
 """
 
 import contextlib
@@ -63,9 +62,9 @@ from raysweep.storage.scratch import process_folder
 from raysweep.terminal import uninterrupted
 
 MAX_TRACEBACK_CHARACTERS = 10_000
-LOADING_SILENCES = 10  # a process may be silent this many times longer while it loads its libraries
+LOADING_SILENCES = 10  # factor on silent_seconds while a process loads its libraries
 KILL_AGAIN_SECONDS = 30.0
-SAVE_SECONDS = 60.0  # time for trials on workers to write checkpoints after an interruption
+SAVE_SECONDS = 60.0  # time limit for writing checkpoints after an interruption
 # interval between Tune's snapshots; Tune still takes one at the start and one at the end
 NEVER_SECONDS = "1e9"
 REMOVED = "removed before it started"
@@ -75,7 +74,7 @@ CREATION = "in its creation task"  # in the message if the actor could not be cr
 
 
 class SweepStoppedError(BaseException):
-    """Signal that the sweep cannot continue, because of ``error``.
+    """Raised when ``error`` prevents the sweep from continuing.
 
     Not an Exception, because Tune would attribute it to a trial and continue.
     """
@@ -87,7 +86,7 @@ class SweepStoppedError(BaseException):
 
 @contextlib.contextmanager
 def _ends_the_sweep() -> Iterator[None]:
-    """Make errors of the sweep itself end Tune's loop."""
+    """Convert errors to SweepStoppedError, which ends Tune's loop."""
     try:
         yield
     except Exception as error:
@@ -95,20 +94,14 @@ def _ends_the_sweep() -> Iterator[None]:
 
 
 class _NotInSnapshots:
-    """Mixin that keeps the sweep out of Tune's snapshots.
-
-    Tune pickles its searcher and scheduler into snapshots that nothing reads.
-    """
+    """Mixin that keeps the sweep out of Tune's snapshots."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {}
 
 
 class TuneSearcher(_NotInSnapshots, Searcher):
-    """Searcher that hands the sweep's next trial to Tune; each Tune trial is one assignment to a worker.
-
-    Once no trials are left and no worker is busy, the searcher hands out the rungs to score after the search.
-    """
+    """Searcher that suggests assignments to Tune and, after the search, rungs to score."""
 
     def __init__(self, sweep: Sweep, scores: FrontScores, request_handler: RequestHandler) -> None:
         super().__init__()
@@ -119,7 +112,7 @@ class TuneSearcher(_NotInSnapshots, Searcher):
     @_ends_the_sweep()
     @uninterrupted()
     def suggest(self, trial_id: str) -> Any:
-        self._request_handler.serve()  # also here: while nothing runs, e.g. when paused, Tune only calls suggest
+        self._request_handler.serve()  # while nothing runs, Tune calls only this method
         if self._sweep.steering.is_paused:
             return None
         if self._scores.have_begun:
@@ -127,7 +120,7 @@ class TuneSearcher(_NotInSnapshots, Searcher):
         was_paused = self._sweep.is_paused
         proposal = self._sweep.assign()
         if proposal is None:
-            # The result of a running trial may still make another one available.
+            # A running trial's result may make another trial available.
             return None if self._sweep.assignments or was_paused else self._rung_to_score()
         number, config = proposal
         run = self._sweep.scheduler.trials[number].run
@@ -153,17 +146,17 @@ class TuneSearcher(_NotInSnapshots, Searcher):
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
-        """Do nothing: the scheduler handles ended trials, because Tune passes it more details."""
+        """Do nothing; :class:`TuneScheduler` handles completed trials."""
 
     def save(self, checkpoint_path: str) -> None:
-        """Do nothing: the ledger holds the search's state."""
+        """Do nothing; the ledger holds the search's state."""
 
     def restore(self, checkpoint_path: str) -> None:
         raise RuntimeError("Tune's snapshots are not read back")
 
 
 class TuneScheduler(_NotInSnapshots, FIFOScheduler):
-    """Scheduler that passes rungs, endings and test scores to the sweep, and the sweep's decisions to Tune."""
+    """Scheduler that passes results to the sweep and the sweep's decisions to Tune."""
 
     def __init__(self, sweep: Sweep, scores: FrontScores, watch: "_Watch") -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -188,7 +181,7 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
     def _record_rung(self, number: int, result: dict[str, Any]) -> bool:
         steps_done = self._sweep.progress.steps_done(number)
         leaves = self._sweep.record_rung(number, json.loads(result["rung"]))
-        # a new rung, not one repeated after a resume
+        # ignore a rung repeated after a resume
         if self._sweep.progress.steps_done(number) > steps_done:
             self._sweep.nodes.note_rung(number, node_in(result).id)
         return leaves
@@ -252,7 +245,7 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
 
 
 class _Watch(_NotInSnapshots, tune.Callback):
-    """Callback that tracks worker assignments, kills hanging trials and updates the status line and the metrics."""
+    """Callback that tracks assignments, kills hanging trials and updates the status and metrics."""
 
     def __init__(
         self,
@@ -277,7 +270,7 @@ class _Watch(_NotInSnapshots, tune.Callback):
         self._trials: list[TuneTrial] = []
 
     def save_running_trials(self) -> None:
-        """Let the trials on workers write checkpoints in the middle of their rungs, for at most SAVE_SECONDS."""
+        """Make running trials write checkpoints, and wait for at most SAVE_SECONDS."""
         running = [trial for trial in self._trials if trial.status == TuneTrial.RUNNING]
         actors = [
             trial.temporary_state.ray_actor for trial in running if trial.temporary_state.ray_actor
@@ -317,7 +310,6 @@ class _Watch(_NotInSnapshots, tune.Callback):
         self._scores.show()
         self._sweep.count_nodes()
         self._metrics.refresh()
-        # Either all unfinished trials wait for a worker, or some wait while others run.
         statuses = {trial.status for trial in trials}
         now = time.monotonic()
         if TuneTrial.PENDING not in statuses:
@@ -332,13 +324,13 @@ class _Watch(_NotInSnapshots, tune.Callback):
         silences = self._heartbeat_watch.silences()
         running = {trial.trial_id: trial for trial in trials if trial.status == TuneTrial.RUNNING}
         for trial_id, silence in silences.items():
-            # A process that was just killed is left alone.
+            # a killed process may take a while to end
             since_kill = time.monotonic() - self._killed_at.get(trial_id, -math.inf)
             if trial_id in running and since_kill > KILL_AGAIN_SECONDS:
                 self._check(running[trial_id], silence)
 
     def _check(self, trial: TuneTrial, silence: Silence) -> None:
-        """Show a trial's activity, and kill its process if it is silent or takes too long for its rung."""
+        """Record a trial's activity, and kill its process if it is silent or overdue."""
         reason = None
         if self._is_lost(silence):
             reason = f"its process made no progress for {silence.seconds:.0f} s and was killed"
@@ -358,9 +350,9 @@ class _Watch(_NotInSnapshots, tune.Callback):
             kill(silence.record)
 
     def _is_lost(self, silence: Silence) -> bool:
-        """Return whether a process is lost.
+        """Return whether a process has been silent for too long.
 
-        A loading process may be silent for longer, unless it is frozen.
+        A process that loads its libraries may be silent for longer, unless it is frozen.
         """
         limit = self._sweep.config.resources.silent_seconds
         if silence.seconds <= limit:
@@ -372,18 +364,16 @@ class _Watch(_NotInSnapshots, tune.Callback):
 
 @dataclass(frozen=True)
 class _Error:
-    """Tune's record of a lost trial: the exception that the trial raised, or Ray's message about a dead actor."""
+    """Tune's error for a lost trial: the trial's exception or Ray's message about a dead actor."""
 
     text: str
-    had_begun: bool  # False if its actor had died before the trial started
+    had_begun: bool  # False if the actor died before the trial started
     reason: str | None  # why its process was killed
 
     @property
     def is_raised(self) -> bool:
-        """Return whether the trial itself raised the error.
-
-        Only then does the text start with the name of the actor's method.
-        """
+        """Return whether the trial itself raised the error."""
+        # Ray then starts the text with the name of the actor's method.
         return self.text.startswith("ray::")
 
     @property
@@ -421,7 +411,7 @@ def _name(trial: TuneTrial) -> str:
 
 
 def place_job(request: Request, tune_config: dict[str, Any]) -> tune.PlacementGroupFactory:
-    """Return a job's placement: the requested resources, on any node that the job need not avoid."""
+    """Return a placement group for the requested resources, outside the nodes to avoid."""
     amounts = request.resources
     bundle = {"CPU": amounts["cpu"], "GPU": amounts["gpu"], "memory": amounts.get("memory", 0)}
     avoided_nodes = tune_config["avoided_nodes"]
@@ -438,18 +428,18 @@ def search(
     *,
     has_test: bool = False,
 ) -> None:
-    """Run the sweep's trials and score its front on the test split, if there is one.
+    """Run the sweep's trials and, if ``has_test``, score the front on the test split.
 
-    The trials run until none are left or the budget is spent. On KeyboardInterrupt, finished rungs and scores remain in
-    the ledger.
+    Trials run until none are left or the budget is spent. After a KeyboardInterrupt, finished rungs and scores remain
+    in the ledger.
     """
     config = sweep.config
     request = bench.request
-    # raysweep handles Ctrl-C; Tune's handler would save pickles first
+    # Tune's handler for Ctrl-C would write snapshots first
     os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"
     os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"  # the ledger has every result
-    os.environ["TUNE_GLOBAL_CHECKPOINT_S"] = NEVER_SECONDS  # its snapshots are never read
-    # otherwise Tune itself would restart preempted trials
+    os.environ["TUNE_GLOBAL_CHECKPOINT_S"] = NEVER_SECONDS
+    # otherwise Tune would restart preempted trials
     os.environ["RAY_TRAIN_COUNT_PREEMPTION_AS_FAILURE"] = "1"
     count_memory_kills_as_deaths()
     sweep.nodes.list_usable = list_worker_nodes
@@ -461,14 +451,14 @@ def search(
     with answered(sweep) as request_handler:
         metrics = SweepMetrics(sweep)
         watch = _Watch(sweep, scores, request_handler, listener, metrics)
-        # Private to this process, so that Tune never reads files from a folder that others can write to.
+        # The folder must be private, so that Tune never reads files that other users wrote.
         snapshots = tempfile.TemporaryDirectory(prefix="tune-", dir=process_folder())
         tuner = tune.Tuner(
             tune.with_resources(
                 tune.with_parameters(actor, sweep=task), functools.partial(place_job, request)
             ),
             tune_config=tune.TuneConfig(
-                num_samples=-1,  # the sweep decides when it is over
+                num_samples=-1,  # unlimited; the searcher ends the search
                 search_alg=TuneSearcher(sweep, scores, request_handler),
                 scheduler=TuneScheduler(sweep, scores, watch),
                 max_concurrent_trials=request.count,
@@ -494,7 +484,7 @@ def search(
             except BaseException as error:
                 if isinstance(error, KeyboardInterrupt):
                     watch.save_running_trials()
-                # the cluster outlives this process, and trials would keep running
+                # on an existing cluster, trials would keep running
                 if address_of(config.resources):
                     kill_all(listener)
                 if isinstance(error, SweepStoppedError):

@@ -1,4 +1,4 @@
-"""Values of the untuned encoders on watched data, measured once per sweep, in the driver's process."""
+"""Measure the untuned encoders on watched data, once per sweep."""
 
 import io
 import time
@@ -37,11 +37,10 @@ REFERENCE = "reference"
 
 @dataclass
 class Untuned:
-    """The closeness of the watched pairs in the base model's embeddings, for each tower, and in the reference's.
+    """The closeness of watched pairs under the reference encoder and each tower's base model.
 
-    ``FILE`` in the run's folder stores an array per encoder, set and geometry, and the digest of the relations. A new
-    run (``is_new``) replaces values for other relations; an earlier attempt may have stored them and then stopped before
-    its sweep began.
+    ``FILE`` in the run's folder stores an array per encoder, set and geometry, and a digest of the relations. If
+    ``is_new``, stored values with another digest are replaced.
 
     Raises:
         InputError: If the watched data has changed since the run began.
@@ -70,13 +69,13 @@ class Untuned:
             return
         if digest != self.relations.digest and not self.is_new:
             raise InputError(
-                f"{self.run.location}: the watched data (watch) has changed since this sweep ran; start a new sweep, "
-                f"with --warm-start {self.run.location} to learn from this one"
+                f"{self.run.location}: the watched data (watch) has changed since this sweep ran; start a new sweep "
+                f"(--warm-start {self.run.location} reuses the trials of this one)"
             )
         self._values = values
 
     def task(self, at: At) -> WatchTask:
-        """Return the workers' task, which measures trials at these rungs and compares them with the stored values."""
+        """Return the task with which workers measure trials on watched data."""
         towers = {tower: self._values[tower] for tower in get_args(Tower) if tower in self._values}
         return WatchTask(self.relations, towers, at)
 
@@ -86,7 +85,7 @@ class Untuned:
         return self.relations.score(self._values[REFERENCE])
 
     def measure(self, towers: Iterable[Tower]) -> None:
-        """Measure and store the missing values of the reference encoder and, for each of these towers, the base model."""
+        """Measure and store missing values of the reference encoder and each tower's base model."""
         prepared = self.prepared
         model, reference = EncoderConfig(**prepared.model), EncoderConfig(**prepared.reference)
         encoders = {
@@ -107,7 +106,7 @@ class Untuned:
                 loaded = LoadedEncoder.load(config, identity=identity, device=encoder.best_device())
                 _, measured[key] = measure_untuned(loaded, self.relations.relations, self.display)
                 del loaded
-                if torch.cuda.is_available():  # trials in other processes need the memory
+                if torch.cuda.is_available():  # trials need the memory
                     torch.cuda.empty_cache()
             self._values[name] = measured[key]
         self._store()

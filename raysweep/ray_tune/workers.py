@@ -1,4 +1,4 @@
-"""Work on the cluster other than training: sizing trials, scoring the test split, and opening each process's workbench."""
+"""Open workbenches, size trials and score the test split on the cluster."""
 
 import dataclasses
 import time
@@ -39,7 +39,7 @@ GIB = 2**30
 
 @dataclass(frozen=True)
 class WorkbenchSpec:
-    """The inputs and resources from which a process on the cluster builds its workbench."""
+    """The inputs and resources of a worker's workbench."""
 
     prepared: Prepared
     evaluation: EvaluationConfig
@@ -47,12 +47,12 @@ class WorkbenchSpec:
     watch: WatchTask | None = None
 
 
-# holds at most one workbench; opening a different one drops it
+# holds at most one workbench
 _workbenches: dict[str, Workbench] = {}
 
 
 def open_workbench(spec: WorkbenchSpec) -> Workbench:
-    """Return this process's workbench; a reused actor loads libraries, weights and data only once."""
+    """Return this process's workbench, which a reused actor builds only once."""
     import torch
 
     request = spec.request
@@ -81,14 +81,13 @@ def size_trials(
     capacity: Capacity,
     display: Display,
 ) -> Request:
-    """Return the trials' request, adjusted to their memory use.
+    """Return the trials' resource request, adjusted to the most demanding trial's memory.
 
-    With ``gpus_per_trial: measured``, trials share GPUs. The number of trials per GPU is limited by how many of
-    the most demanding trials fit in the GPU's memory, and by the number of CPUs per GPU. On CPUs, each trial
-    requests as much node memory as the most demanding trial needs.
+    With ``gpus_per_trial: measured``, as many trials share a GPU as its memory and the CPUs per GPU allow. On CPUs,
+    each trial requests node memory.
 
     Raises:
-        InputError: If the measured trial does not fit on a GPU.
+        InputError: If measuring GPU memory fails.
     """
     request = bench.request
     if not request.gpus:
@@ -120,10 +119,9 @@ def size_trials(
 
 
 def needed_by_trial(prepared: Prepared, space: Space, cache_bytes: int) -> int:
-    """Return the number of bytes that the space's most demanding trial needs on CPUs.
+    """Estimate the memory in bytes that the space's most demanding trial needs on CPUs.
 
-    The estimate assumes batches of sentences of mean length and includes the trial's cache. ``cache_bytes`` limits the
-    cache of frozen blocks' outputs, which never exceeds the size of all sentences' outputs.
+    The estimate assumes sentences of mean length. ``cache_bytes`` limits the cache of frozen blocks' outputs.
     """
     if prepared.tasks:
         return _needed_by_sequence(prepared, space)
@@ -153,7 +151,7 @@ def needed_by_trial(prepared: Prepared, space: Space, cache_bytes: int) -> int:
 
 
 def _needed_by_sequence(prepared: Prepared, space: Space) -> int:
-    """Return the number of bytes that the network and the embeddings need in the largest trial on a sequence."""
+    """Estimate the memory in bytes that the largest trial on a sequence needs."""
     num_sentences, width = prepared.reference_embeddings.document.shape
     defaults = SEQUENCE_LOSSES["hypermask"].defaults
     adapter_size, hidden_size = (
@@ -162,14 +160,14 @@ def _needed_by_sequence(prepared: Prepared, space: Space) -> int:
     )
     num_classes = len(prepared.sequence.label_names)
     num_weights = (2 * adapter_size + num_classes) * width
-    # Weights, gradients and two moments of the hypernetwork, and some copies of its outputs.
+    # The hypernetwork's weights, gradients and two moments, and some copies of its outputs.
     numbers_per_weight = 4 * hidden_size + 4 * len(prepared.tasks) + 16
     num_numbers = numbers_per_weight * num_weights + num_sentences * width
     return FP32_BYTES * num_numbers + TORCH_PROCESS_BYTES
 
 
 def _sentences_per_batch(prepared: Prepared, trial: TrialConfig) -> int:
-    """Return the maximum number of distinct sentences in a batch; those embedded twice count twice."""
+    """Return the maximum number of sentences that are embedded for a batch."""
     ids, _ = prepared.examples(find_loss(trial.loss).examples)
     num_columns = int(ids.shape[1])
     num_passes = 2 if trial.loss_parameters.get("consistency_weight") else 1
@@ -195,12 +193,12 @@ def measure_memory(
 ) -> GpuMemory:
     """Return the GPU memory that the most demanding of ``trials`` uses.
 
-    While no GPU is free, ``report`` is called with a description of the wait.
+    While no GPU is free, ``report`` is called with status messages.
 
     Raises:
-        InputError: If the trial does not fit.
+        InputError: If measuring fails.
     """
-    # The GPU is requested here rather than in options(), so that the process ends with its task and frees it.
+    # If num_gpus is passed to remote(), Ray ends the process after the task, which frees the GPU.
     task = ray.remote(num_cpus=spec.request.cpus, num_gpus=1)(_measure_memory)
     measured = task.remote(spec, trials)
     watch = WaitingWatch(report)
@@ -234,7 +232,7 @@ def keep_scores(
 ) -> None:
     """Store the per-query scores of a rung's points in the run's folder."""
     file = rung_file(split, trial, step)
-    # a resumed trial may repeat its last rung; the scores stored first are kept
+    # a resumed trial may repeat its last rung; keep the scores that were stored first
     if split == "dev" and run.exists(file):
         return
     named: dict[PointName, Mapping[str, Float64Array]] = {}
@@ -245,10 +243,7 @@ def keep_scores(
 
 
 def score_on_test(bench: Workbench, run: Folder, rung: FrontRung) -> ScoredRung:
-    """Score the points of a front rung on the test split, including the head's points that use the pool's labels.
-
-    The per-query scores and retrieved sentences of the rung's own points are stored in the run's folder.
-    """
+    """Score a front rung's points on test, and store their per-query scores and retrieved sentences."""
     trial, step = rung.trial, rung.step
     name = point_folder(trial, step)
     weights, head = read_point(run.fetch(name))

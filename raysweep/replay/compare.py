@@ -1,4 +1,4 @@
-"""The ``replay`` command: compare searches on a recording by the hypervolume that they reach with a given budget."""
+"""Compare the hypervolumes that searches reach on a recording, for the ``replay`` command."""
 
 import itertools
 import statistics
@@ -41,7 +41,7 @@ class CompareSettings:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result in two forms: ``title`` and ``table`` for people, and JSON-compatible ``figures`` for programs."""
+    """The result of a comparison as text and as JSON-compatible ``figures``."""
 
     title: str
     table: TextTable
@@ -53,7 +53,7 @@ class Outcome:
     """Medians of a search's results over the seeds.
 
     ``shares`` are the shares of the recording's hypervolume reached after FRACTIONS of its budget. ``budgets`` are the
-    budgets spent to reach SHARES of that hypervolume; a budget is infinite if its share was never reached.
+    budgets needed to reach SHARES of that hypervolume, or infinity for shares that were not reached.
     """
 
     search: SearchSettings
@@ -81,7 +81,7 @@ class Outcome:
 
 
 def read(source: Path | Folder, where: Mapping[str, str]) -> RecordedSweep:
-    """Return the recording in a file, or one made from the run in a folder."""
+    """Read a recording from a file or from a run's folder."""
     if isinstance(source, Path) and not source.is_dir():
         return recording_files.read(source, where)
     results = load(source)
@@ -91,7 +91,7 @@ def read(source: Path | Folder, where: Mapping[str, str]) -> RecordedSweep:
 def compare_searches(
     source: Path | Folder, where: Mapping[str, str], settings: CompareSettings, display: Display
 ) -> Comparison:
-    """Compare searches on the rows of a recording that have the values in ``where``.
+    """Compare searches on the recording's rows that match ``where``.
 
     Raises:
         InputError: If the recording cannot be read or a sampler cannot search it.
@@ -155,7 +155,7 @@ def _replay(
     except Exception as error:
         if search.sampler in SAMPLERS:
             raise
-        # The user's own sampler failed, so its message is more helpful than raysweep's traceback.
+        # The sampler is the user's own code, so raysweep's traceback would not help.
         raise InputError(
             f"--sampler: {search.sampler!r} failed: {type(error).__name__}: {error}"
         ) from None

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 REQUIRED = ("trial", "examples_seen", "seconds", "kind", "polarity", "similarity")
 COLUMNS = (*REQUIRED, "value", "accuracy")
 
-_NO_TRIALS = ("oracle", *BASELINES)  # kinds of points that no trial produces and no search can find
+_NO_TRIALS = ("oracle", *BASELINES)  # kinds of points that no trial produces
 
 NULLABLE = frozenset(
     name for name in SHARED_PARAMETERS if TrialConfig.model_fields[name].default is None
@@ -36,10 +36,10 @@ NULLABLE = frozenset(
 
 
 def read(path: Path, where: Mapping[str, str] | None = None) -> RecordedSweep:
-    """Read a recording from a .csv or .parquet file, keeping only rows that have the values in ``where``.
+    """Read the rows that match ``where`` from a recording in a .csv or .parquet file.
 
     Raises:
-        InputError: If the file is invalid. The message names the file, the column and, if known, the row.
+        InputError: If the file is invalid.
     """
     return from_frame(read_frame(path), str(path), where)
 
@@ -48,13 +48,13 @@ def read_frame(path: Path) -> "pd.DataFrame":
     """Return the rows of a .csv or .parquet file without checking them.
 
     Raises:
-        InputError: If the file cannot be read or has another suffix.
+        InputError: If the file cannot be read or its suffix is unknown.
     """
     import pandas as pd
 
     if not path.exists():
         raise InputError(f"{path}: no such file")
-    if not path.is_file():  # reading from a device or pipe may never end
+    if not path.is_file():  # reading from a device or pipe may block
         raise InputError(f"{path}: not a regular file")
     if path.suffix not in (".csv", ".parquet"):
         raise InputError(f"{path}: suffix is {path.suffix or 'missing'}; allowed: .csv, .parquet")
@@ -62,7 +62,7 @@ def read_frame(path: Path) -> "pd.DataFrame":
         if path.suffix == ".csv":
             return pd.read_csv(path, low_memory=False, keep_default_na=False, na_values=[""])
         return pd.read_parquet(path)
-    # a damaged file may fail in any layer, and each has its own error types
+    # a damaged file can raise many types of errors
     except Exception as error:
         words = str(error).split()
         reason = " ".join(words)[:300] or type(error).__name__
@@ -72,7 +72,7 @@ def read_frame(path: Path) -> "pd.DataFrame":
 def from_frame(
     frame: "pd.DataFrame", name: str, where: Mapping[str, str] | None = None
 ) -> RecordedSweep:
-    """Return the recording in a frame; ``name`` is for error messages. See :func:`read`."""
+    """Return the recording in a data frame. Error messages start with ``name``."""
     try:
         return _recorded_sweep(frame.reset_index(drop=True), where or {})
     except InputError as error:
@@ -120,7 +120,7 @@ def _recorded_sweep(frame: "pd.DataFrame", where: Mapping[str, str]) -> Recorded
 def _select_rows(frame: "pd.DataFrame", column: str, value: str) -> "pd.DataFrame":
     """Return the rows with this value in the column.
 
-    The reference's rows are kept if the column is ``kind`` or is empty for them.
+    Rows of the reference are kept if the column is ``kind`` or if all their cells in it are empty.
     """
     check_columns(frame, [column])
     try:
@@ -141,11 +141,7 @@ def _select_rows(frame: "pd.DataFrame", column: str, value: str) -> "pd.DataFram
 
 
 def _configurations(points: "pd.DataFrame") -> "pd.DataFrame":
-    """Return the parameters as plain objects, with None for empty cells.
-
-    Raises:
-        InputError: If a cell is not a scalar, or if a trial has two configurations.
-    """
+    """Return the parameter columns as plain objects, with None for empty cells."""
     parameters = [name for name in points.columns if name not in COLUMNS and not is_index(name)]
     if not parameters:
         columns = ", ".join(map(str, points.columns))
@@ -214,10 +210,10 @@ def check_columns(frame: "pd.DataFrame", columns: Iterable[str]) -> None:
 def number_column(
     frame: "pd.DataFrame", column: str, *, is_optional: bool = False
 ) -> "pd.Series[float]":
-    """Return a column as floats, with NaN for empty cells if they are allowed.
+    """Return a column as floats. If ``is_optional``, empty cells become NaN.
 
     Raises:
-        InputError: For the first row whose cell is not a finite number.
+        InputError: If a cell is not a finite number.
     """
     import pandas as pd
 
@@ -230,19 +226,22 @@ def number_column(
 
 
 def reject_cells(column: "pd.Series[Any]", is_wrong: "pd.Series[bool]", allowed: str) -> None:
-    """Raise InputError for the first wrong cell. The index numbers rows from 0; messages number them from 1."""
+    """Raise InputError for the first wrong cell. The message numbers rows from 1."""
     if is_wrong.any():
         row = is_wrong.idxmax()
         raise InputError(f"row {row + 1}: {column.name} is {column[row]!s}; allowed: {allowed}")
 
 
 def as_objects(column: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Return a column as plain objects, with None for empty cells of any type."""
+    """Return a column as plain objects, with None for empty cells."""
     return column.astype(object).where(column.notna(), None)
 
 
 def plain(value: Any) -> Scalar:
-    """Return a cell as YAML would load it. Whole numbers become integers, because columns with gaps contain floats."""
+    """Return a cell as a Python scalar.
+
+    Whole floats become integers, because pandas stores integer columns with gaps as floats.
+    """
     value = value.item() if isinstance(value, np.generic) else value
     scalar: Scalar = int(value) if isinstance(value, float) and value.is_integer() else value
     return scalar
@@ -252,7 +251,7 @@ def write(results: Results, path: Path) -> int:
     """Write a run as a recording, and return its number of trials.
 
     Raises:
-        InputError: If the suffix is unknown or no rung has finished.
+        InputError: If the suffix is unknown, the file cannot be written, or :func:`to_frame` rejects the run.
     """
     if path.suffix not in (".csv", ".parquet"):
         raise InputError(f"{path}: suffix is {path.suffix or 'missing'}; allowed: .csv, .parquet")
@@ -268,7 +267,7 @@ def write(results: Results, path: Path) -> int:
 
 
 def to_frame(results: Results) -> "pd.DataFrame":
-    """Return a run's dev points as a recording, with means for configurations that have replicates.
+    """Return a run's dev points as a recording. Replicates of a configuration are averaged.
 
     Raises:
         InputError: If no rung has finished, or if the run's points have no polarity or similarity.
@@ -278,7 +277,7 @@ def to_frame(results: Results) -> "pd.DataFrame":
     if results.info.is_related:
         goals = " and ".join(results.info.goals)
         raise InputError(
-            f"{results.folder}: its points have {goals}; allowed: a run on labeled sentences"
+            f"{results.folder}: goals are {goals}; allowed: a run on labeled sentences"
         )
     if not results.rungs:
         raise InputError(f"{results.folder}: no rung has finished, so there is nothing to record")

@@ -1,4 +1,4 @@
-"""Recordings of sweeps: the scores of every configuration at every rung, used to replay searches without training."""
+"""Recordings of sweeps, on which searches are replayed without training."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from raysweep.search.encoding import Scale
 
 Values = Mapping[str, Scalar]
 
-# Numeric parameters with at most this many distinct values, each recorded at least twice on average, become choices;
-# all others become ranges.
+# A numeric parameter becomes a set of choices if it has at most this many distinct values and each value was recorded
+# at least twice on average. Otherwise, it becomes a range.
 MAX_CHOICES = 16
 
 LOG_RATIO = 10.0  # a range is searched on a log scale if its ends differ by at least this factor
@@ -40,8 +40,8 @@ class RecordedSweep:
 
     ``reference_point`` is the hypervolume's reference point: the reference encoder's P and half its S, or the worst
     recorded scores. ``reference`` contains the reference encoder's own scores, if recorded. Parameters in ``ranges``
-    are searched as ranges of numbers even if only a few of their values were recorded. Parameters in ``nullable`` can
-    be null: a trial without a value gets null, unless another parameter determines which trials have a value.
+    are searched as ranges even if they have few distinct values. For parameters in ``nullable``, a missing value is
+    null unless another parameter determines which trials have a value.
     """
 
     trials: tuple[RecordedTrial, ...]
@@ -66,7 +66,6 @@ class RecordedSweep:
             values = [row[name] for row in rows]
             if isinstance(_parameter(values, is_range=False), Choices):
                 parents.append(name)
-        # A missing value is null if the parameter can be null and no other parameter determines which trials have it.
         nulls: dict[str, Scalar] = {}
         for name in elsewhere:
             is_decided = any(_decides(rows, parent, name) for parent in parents)
@@ -86,7 +85,7 @@ class RecordedSweep:
 
     @property
     def first_budget(self) -> int:
-        """Return the smallest budget at which any trial has a rung."""
+        """Return the smallest budget of any rung."""
         return min(trial.rungs[0].budget for trial in self.trials)
 
     def objective(self) -> Objective:
@@ -95,7 +94,7 @@ class RecordedSweep:
 
 
 def infer_scale(values: Sequence[Any]) -> Scale | None:
-    """Return the scale for numeric values, or None if any value is not a number or there are no values."""
+    """Return the scale of numeric values, or None if ``values`` is empty or not all numeric."""
     if any(isinstance(value, bool | str | None) for value in values) or not values:
         return None
     low = float(min(values))
@@ -139,14 +138,14 @@ def _parameters(rows: Sequence[Values], ranges: Set[str]) -> Parameters:
 
 
 def _names(rows: Sequence[Values]) -> tuple[list[str], list[str]]:
-    """Return the parameters that all configurations have and those that only some have."""
+    """Return the parameters that all configurations have and the parameters that only some have."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     everywhere = [name for name in names if all(name in row for row in rows)]
     return everywhere, [name for name in names if name not in everywhere]
 
 
 def _decides(rows: Iterable[Values], parent: str, name: str) -> bool:
-    """Return whether the parent's value determines whether a configuration has the parameter ``name``."""
+    """Return whether the value of ``parent`` determines which configurations have ``name``."""
     presence: dict[Scalar, set[bool]] = {}
     for row in rows:
         presence.setdefault(row[parent], set()).add(name in row)
@@ -167,5 +166,5 @@ def _parameter(values: Sequence[Scalar], is_range: bool) -> Parameter:
 
 
 def _numbers_first(value: Scalar) -> tuple[bool, bool, Scalar]:
-    """Return a key that sorts nulls first, then numbers, then words."""
+    """Return a sort key for the order null, numbers, strings."""
     return value is not None, isinstance(value, str), 0 if value is None else value

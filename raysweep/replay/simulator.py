@@ -1,4 +1,4 @@
-"""Simulate searches on a recording, with workers and a clock but without training."""
+"""Simulate searches on a recording without training."""
 
 import heapq
 from collections import Counter
@@ -24,13 +24,13 @@ from raysweep.search.stopping.policies import make_early_stopper
 
 
 class Peer(Protocol):
-    """Interface of a search: raysweep's own scheduler, or an adapter for another library."""
+    """Interface of a search: raysweep's scheduler or an adapter for another library."""
 
     def ask(self) -> tuple[int, Mapping[str, Any]] | None:
-        """Return a trial to start or resume, with its configuration, or None if no trial can run now."""
+        """Return the next trial to run and its configuration, or None if no trial can run now."""
 
     def on_begin(self, trial: int, values: Mapping[str, Any]) -> None:
-        """Receive a new trial's configuration, which is the recorded one nearest to the proposal."""
+        """Receive a new trial's configuration, the recorded one nearest to the proposal."""
 
     def on_rung(
         self, trial: int, budget: int, points: Sequence[Pair], ahead: Sequence[int]
@@ -41,9 +41,9 @@ class Peer(Protocol):
         """
 
     def on_rest(self, trial: int, completed: bool) -> None:
-        """Record that the trial has left its worker, at least for now.
+        """Record that the trial has left its worker.
 
-        If ``completed``, it has finished all of its recorded rungs; otherwise, it was stopped early.
+        If ``completed``, it has finished all of its recorded rungs. Otherwise, it was stopped early.
         """
 
 
@@ -94,7 +94,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Step:
-    """The state at the end of a rung: the training budget spent, the simulated clock, and the hypervolume so far."""
+    """The budget spent, the simulated time and the hypervolume at the end of a rung."""
 
     budget: int
     seconds: float
@@ -102,10 +102,7 @@ class Step:
 
 
 def replay(recording: RecordedSweep, peer: Peer, num_workers: int) -> Iterator[Step]:
-    """Run the peer on the recording until nothing is left to do, and yield a step for each rung.
-
-    A rung counts toward the budget spent as soon as it ends, whichever worker ran it.
-    """
+    """Run a search on a recording until no trial can run, and yield a step for each rung."""
     free_trials = FreeTrials(recording)
     runs: dict[int, _Run] = {}
     workers = _Workers()
@@ -153,7 +150,7 @@ class _Run:
 
     @property
     def next_budget(self) -> int:
-        """Return the budget of the next rung."""
+        """Return the number of examples in the next rung."""
         before = self._last.budget if self._last else 0
         return self._next.budget - before
 
@@ -176,7 +173,7 @@ class _Run:
 
 
 class _Workers:
-    """The busy workers, each on one rung of a trial, and their shared clock."""
+    """Simulated workers with a shared clock."""
 
     def __init__(self) -> None:
         self.clock = 0.0
@@ -188,7 +185,6 @@ class _Workers:
         return len(self._ends)
 
     def start(self, trial: int, seconds: float) -> None:
-        """Start a rung that takes ``seconds``."""
         heapq.heappush(self._ends, (self.clock + seconds, self._num_started, trial))
         self._num_started += 1
 
@@ -199,10 +195,7 @@ class _Workers:
 
 
 def budget_to(share: float, recording: RecordedSweep, steps: Iterable[Step]) -> float:
-    """Return the budget spent by the time the hypervolume first reached ``share`` of the recording's.
-
-    The result is infinity if the hypervolume never reached that share.
-    """
+    """Return the budget needed to reach ``share`` of the recording's hypervolume, or infinity."""
     for step in steps:
         if step.area >= share * recording.area:
             return step.budget
@@ -210,18 +203,18 @@ def budget_to(share: float, recording: RecordedSweep, steps: Iterable[Step]) -> 
 
 
 def share_at(steps: Sequence[Step], budget: float, recording: RecordedSweep) -> float:
-    """Return the share of the recording's hypervolume that had been reached when ``budget`` was spent."""
+    """Return the share of the recording's hypervolume reached within ``budget``."""
     reached = [step.area for step in steps if step.budget <= budget]
     return reached[-1] / recording.area if reached else 0.0
 
 
 class FreeTrials:
-    """The recorded trials to which no proposal has been mapped yet; each proposal is mapped to the nearest one.
+    """The recorded trials that no proposal has been mapped to yet.
 
-    The distance is a sum over parameters. A numeric parameter contributes the difference between the values (or, if the
-    range is wide, between their logarithms); any other parameter contributes 0 or 1. Each contribution is divided by
-    its mean over pairs of recorded configurations, so that numeric and categorical parameters have equal weight. If
-    only one of the two configurations has a parameter, that parameter contributes the maximum difference.
+    The distance between two configurations is a sum over parameters. A numeric parameter contributes the difference
+    between its values, or between their logarithms if the range is wide. Any other parameter contributes 0 or 1. If
+    only one of the configurations has a parameter, it contributes the maximum difference. Each contribution is divided
+    by its mean over pairs of recorded values, so that all parameters have equal weight.
     """
 
     def __init__(self, recording: RecordedSweep) -> None:
@@ -233,7 +226,7 @@ class FreeTrials:
             self._columns[name] = _column(values)
 
     def take_nearest(self, values: Mapping[str, Any]) -> int:
-        """Return the index of the recorded trial nearest to a proposal, and mark the trial as taken.
+        """Return the index of the free trial nearest to a proposal, and mark it as taken.
 
         Raises:
             IndexError: If no trial is left.
@@ -253,7 +246,7 @@ class FreeTrials:
 class _NumberColumn:
     """A numeric parameter.
 
-    ``places`` (trials,) contains the positions of the values within their range; NaN marks trials without a value.
+    ``places`` (trials,) contains the values scaled to [0, 1]; NaN marks trials without a value.
     """
 
     scale: Scale
@@ -286,19 +279,18 @@ _Column = _NumberColumn | _ChoiceColumn
 
 
 def _column(values: Sequence[Scalar]) -> _Column:
-    """Return a parameter's column, given its values in all recorded trials (None for trials without a value)."""
     present = [value for value in values if value is not None]
     scale = infer_scale(present)
     if scale is None:
         shares = [count / len(present) for count in Counter(present).values()]
-        # among all pairs of values, including pairs of a value with itself
+        # including pairs of a trial with itself
         share_of_different_pairs = 1 - sum(share**2 for share in shares)
         weight = _weight(share_of_different_pairs)
         return _ChoiceColumn(np.array(values, dtype=object), weight)
     places = np.array([np.nan if value is None else scale(value) for value in values])
     present_places = places[~np.isnan(places)]
     count = len(present_places)
-    # The sorted values' coefficients in the sum of differences over all pairs, including pairs of a value with itself.
+    # coefficients of the sorted values in the sum of differences over unordered pairs
     coefficients = 2 * np.arange(count) - count + 1
     sum_of_differences = (coefficients * np.sort(present_places)).sum()
     mean_difference = float(2 * sum_of_differences / count**2)

@@ -1,4 +1,4 @@
-"""Difference in hypervolume between two runs' fronts, with an interval if per-query scores are stored."""
+"""Difference in hypervolume between two runs' fronts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,18 +17,18 @@ from raysweep.uncertainty.configurations import SeedNoise, Trained, noise_of, no
 from raysweep.uncertainty.interval import Interval
 from raysweep.uncertainty.noise import Noise
 
-# maximum difference between an encoder's scores in two runs, because processors round differently
+# tolerance for an encoder's scores in two runs; processors round differently
 MAX_DIFFERENCE = 1e-3
 
-SEED = 0  # fixed, so that the bootstrap gives the same interval for the same runs
+SEED = 0  # fixed for reproducible intervals
 
 
 @dataclass(frozen=True)
 class AreaDifference:
     """The hypervolume of run ``label`` minus that of run ``other`` on one split.
 
-    ``interval`` covers query noise, and also seed noise if ``has_seeds`` is true. If there is no
-    interval, ``why_none`` gives the reason.
+    ``interval`` covers query noise and, if ``has_seeds``, seed noise. If there is no interval,
+    ``why_none`` gives the reason.
     """
 
     split: ScoredSplit
@@ -91,7 +91,7 @@ class CountedFront:
 
     @cached_property
     def runs(self) -> StoredRuns | None:
-        """The runs of the points' configurations, or None if dev scores are missing for some points."""
+        """The runs of the points' configurations, or None if some points have no dev scores."""
         dev = self.summary.scores.get("dev")
         if dev is None or not all(name in dev for name in self.names):
             return None
@@ -101,7 +101,7 @@ class CountedFront:
 def difference(front: CountedFront, other: CountedFront, level: float) -> AreaDifference:
     """Return the difference in hypervolume between two fronts on one split.
 
-    It has an interval at confidence ``level`` if the stored scores allow one.
+    It has an interval at confidence ``level`` if the required scores are stored.
     """
     estimate = front.area - other.area
     why_none = front.why_unknown or other.why_unknown
@@ -132,11 +132,10 @@ def difference(front: CountedFront, other: CountedFront, level: float) -> AreaDi
 
 
 def _noise_with_seeds(front: CountedFront, other: CountedFront) -> tuple[Noise, int] | None:
-    """Return the noise over queries and seeds, and how many of its leading points belong to the first front.
+    """Return the noise over queries and seeds, and the number of points from the first front.
 
-    The points are those of both fronts, averaged over the runs of each configuration, followed by the reference.
-    Return None if neither sweep ran any configuration more than once, if dev scores are missing, or if both fronts are
-    empty.
+    The noise covers the first front, the other front and the reference, in this order. Points are averaged over the
+    runs of their configuration. Return None if replicates, dev scores or points are missing.
     """
     runs, other_runs = front.runs, other.runs
     has_points = bool(front.points or other.points)
@@ -155,7 +154,7 @@ def _noise_with_seeds(front: CountedFront, other: CountedFront) -> tuple[Noise, 
 
 
 def _are_same_queries(one: Float64Array, other: Float64Array) -> bool:
-    """Return whether two runs used the same queries, given the reference encoder's scores (1, 2, queries) in each run.
+    """Return whether two runs' reference scores (1, 2, queries) are for the same queries.
 
     S must agree for most queries; a few may differ because of rounding.
     """

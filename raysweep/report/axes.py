@@ -1,4 +1,4 @@
-"""A sweep's parameters as axes of a model. Each configuration has a place on each axis."""
+"""Map a sweep's parameters to the axes of a response surface."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 
-# A numeric parameter with at most this many distinct values, each used at least twice on average,
-# becomes a set of levels; otherwise, it becomes a range.
+# A numeric parameter becomes a set of levels if it has at most this many distinct values and each
+# value is used at least twice on average. Otherwise, it becomes a range.
 MAX_LEVELS = 16
 
 LOG_RATIO = 10.0  # a range is logarithmic if its ends differ by at least this factor
 
 NUM_CELLS = 64  # number of cells in a range
 
-SEED = 0  # fixed, so that the same configurations get the same places
+SEED = 0  # fixed for reproducible places
 
 ABSENT = -1.0  # the place of None on a range
 
@@ -27,8 +27,8 @@ ABSENT = -1.0  # the place of None on a range
 class Axis:
     """A parameter's axis, with the ``places`` (n,) of the configurations on it.
 
-    Effects are evaluated at the ``cells`` (G,), which are places in increasing order. ``weights``
-    (G,) are the cells' shares of the axis; they sum to 1.
+    Effects are evaluated at the places in ``cells`` (G,), which are sorted. ``weights`` (G,) are
+    the cells' shares of the axis and sum to 1.
     """
 
     name: str
@@ -41,14 +41,13 @@ class Axis:
 def axes_of(configs: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Axis]:
     """Return an axis for each parameter that varies.
 
-    String parameters, and numeric ones with few distinct values, become levels of equal weight;
-    others become a range.
+    A string parameter, or a numeric one with few distinct values, becomes a set of levels of equal
+    weight. Any other parameter becomes a range.
 
-    Some parameters apply only for certain values of another parameter, such as a margin that only
-    some losses have. In configurations to which such a parameter does not apply, its value is
-    sampled from the other configurations, so that it has no effect and the other parameter gets all
-    the credit. If a parameter can be None regardless of other parameters, None becomes a level or a
-    place below the range.
+    Some parameters apply only for certain values of another parameter; for example, only some
+    losses have a margin. In configurations without such a parameter, its value is sampled from the
+    other configurations, so that the whole effect is attributed to the other parameter. If a
+    parameter can be None for other reasons, None becomes a level or a place below the range.
     """
     random = np.random.default_rng(SEED)
     columns = {}
@@ -67,7 +66,7 @@ def axes_of(configs: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[
 def _fill_gaps(
     values: Sequence[Any], columns: Mapping[str, Sequence[Any]], random: np.random.Generator
 ) -> Sequence[Any]:
-    """Replace None with randomly sampled values if another parameter determines which values are None."""
+    """Replace None with sampled values if another parameter determines which values are None."""
     present = [value for value in values if value is not None]
     if len(present) == len(values) or not any(
         _decides(other, values) for other in columns.values()
@@ -81,7 +80,7 @@ def _fill_gaps(
 
 
 def _decides(other: Sequence[Any], values: Sequence[Any]) -> bool:
-    """Return whether the parameter ``other`` has levels that determine which of the ``values`` are None."""
+    """Return whether the levels of ``other`` determine which of the ``values`` are None."""
     if other is values or not _are_levels(other):
         return False
     has_value: dict[Any, bool] = {}
@@ -92,7 +91,7 @@ def _decides(other: Sequence[Any], values: Sequence[Any]) -> bool:
 
 
 def _are_levels(values: Sequence[Any]) -> bool:
-    """Return whether the values, ignoring None, are not all numbers, or are numbers with few distinct values."""
+    """Return whether the values other than None are not all numeric or have few distinct values."""
     present = [value for value in values if value is not None]
     if not all(map(is_number, present)):
         return True
@@ -105,7 +104,7 @@ def is_number(value: Any) -> TypeGuard[float]:
 
 
 def _levels(name: str, values: Sequence[Any]) -> Axis:
-    """Return an axis that places values at integers: None first, then numbers in order, then strings alphabetically."""
+    """Return an axis that places values at integers in the order None, numbers, strings."""
     ordered = sorted(set(values), key=_sort_key)
     place_of = {value: float(place) for place, value in enumerate(ordered)}
     places = np.array([place_of[value] for value in values])
@@ -122,7 +121,7 @@ def _sort_key(value: Any) -> tuple[bool, bool, float, str]:
 def _range(name: str, values: Sequence[Any]) -> Axis:
     """Return an axis that places the minimum at 0 and the maximum at 1.
 
-    None has a place below 0, weighted by the share of configurations with None.
+    None is placed at ABSENT, weighted by the share of configurations with None.
     """
     present = [value for value in values if value is not None]
     low = min(present)

@@ -1,4 +1,4 @@
-"""A run's baselines (points that no trial produced), and their comparison with the front."""
+"""Compare a run's front with its baselines, which are points that no trial produced."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +10,7 @@ from raysweep.results.types import BASELINES, Point, RunInfo, ScoredSplit
 
 @dataclass(frozen=True)
 class Baseline:
-    """A baseline and its point on each split on which it is scored."""
+    """A baseline and its point on each scored split."""
 
     kind: str
     value: float | None
@@ -30,10 +30,9 @@ class Baseline:
 class ProbeComparison:
     """A comparison of the front with the probe's points on one split.
 
-    The front dominates ``num_dominated`` of the probe's points. ``best`` is the point with the probe parameter that is
-    best on dev. ``dominating`` is the front member with the highest objective on this split among those that dominate
-    ``best``, or None if none of them does. ``area`` is the hypervolume of the probe's points that meet the constraints;
-    its reference point is that of the front's hypervolume.
+    The front dominates ``num_dominated`` of the probe's points. ``best`` is the point whose parameter is best on dev.
+    ``dominating`` is the front member with the highest objective among those that dominate ``best``, or None. ``area``
+    is the hypervolume of the probe's points that meet the constraints, with the same reference point as the front's.
     """
 
     num_points: int
@@ -44,7 +43,7 @@ class ProbeComparison:
 
 
 def baselines_of(points: Iterable[Point]) -> tuple[Baseline, ...]:
-    """Return the baselines grouped by kind: probes in order of their parameter, others in stored order."""
+    """Return the baselines grouped by kind, with probes sorted by their parameter."""
     points_by_name = defaultdict(list)
     for point in points:
         if point.kind in BASELINES:
@@ -71,14 +70,14 @@ def dominates(one: Point, other: Point, goals: Goals) -> bool:
 
 
 def is_dominated(point: Point, front: Iterable[Point], goals: Goals) -> bool:
-    """Return whether any point of the front dominates ``point``; all points must be on the same split."""
+    """Return whether any point of the front dominates ``point``."""
     return any(dominates(member, point, goals) for member in front)
 
 
 def compare(
     probes: Sequence[Point], best: Point, front: Sequence[Point], info: RunInfo, area: float
 ) -> ProbeComparison:
-    """Compare the front with the probe on one split; :class:`ProbeComparison` describes ``best`` and ``area``."""
+    """Compare the front with the probe's points on one split."""
     goals = info.goals
     dominated = [probe for probe in probes if is_dominated(probe, front, goals)]
     dominating = [member for member in front if dominates(member, best, goals)]

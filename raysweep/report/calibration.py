@@ -1,4 +1,4 @@
-"""Calibration of the class probabilities that front members use."""
+"""Calibration of the softmax heads that front members use."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from raysweep.results.types import Calibration
 from raysweep.results.views import calibration_text
 
 CALIBRATION_TEXT = (
-    "Calibration of the softmax heads whose class probabilities front members use, before and after dividing the "
+    "This table shows the calibration of the softmax heads that front members use, before and after dividing the "
     "logits by a temperature fitted on dev. Cross-entropies are in nats per sentence. The calibration error is the "
     "mean absolute difference, x100, between predicted probability and accuracy in groups of sentences with similar "
     "probabilities."
@@ -24,7 +24,7 @@ _COLUMNS = (
 
 
 def calibrations_of_front(summary: Summary) -> list[Calibration]:
-    """Return the calibrations of the rungs whose heads front members use, sorted by trial, rung and split."""
+    """Return the calibrations of the heads that front members use, sorted by trial, rung and split."""
     rungs = {
         (member.dev.trial, member.dev.step)
         for member in summary.members
@@ -41,7 +41,7 @@ def calibrations_of_front(summary: Summary) -> list[Calibration]:
 
 
 def calibration_table(summary: Summary) -> TextTable:
-    """Return a table with a row per rung and split; empty if no front member uses a head."""
+    """Return a table with a row per rung and split."""
     rows = []
     for calibration in calibrations_of_front(summary):
         row = (
@@ -59,7 +59,7 @@ def calibration_table(summary: Summary) -> TextTable:
 
 
 def calibration_lines(summary: Summary) -> Iterator[str]:
-    """Yield short terminal lines: the last ``MAX_LINES`` calibrations, and how many are omitted."""
+    """Yield terminal lines for the last MAX_LINES calibrations."""
     calibrations = calibrations_of_front(summary)
     for calibration in calibrations[-MAX_LINES:]:
         place = f"trial {calibration.trial}, rung {calibration.step}, on {calibration.split}"

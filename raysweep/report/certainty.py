@@ -1,4 +1,4 @@
-"""Statistics from per-query scores: intervals, differences from the knee, drops from dev to test, and run means.
+"""Compute intervals and other statistics from per-query scores.
 
 A split is skipped if it lacks the per-query scores of any member.
 """
@@ -23,13 +23,13 @@ from raysweep.uncertainty.selection import Drop, between_splits, optimism, split
 
 REFERENCE: PointName = (None, None, "reference", None)
 
-# intervals for the mean scores of configurations, keyed by the point names of their original trials
+# intervals of configurations' mean scores, keyed by the point name of the original trial
 Means = dict[PointName, ScoreIntervals]
 
 
 @dataclass(frozen=True)
 class FromKnee:
-    """A member's differences in P and S from the knee on the same queries, Holm-adjusted over all members."""
+    """Paired differences in P and S between a member and the knee, Holm-adjusted over all members."""
 
     polarity: Difference
     similarity: Difference
@@ -37,12 +37,12 @@ class FromKnee:
 
 @dataclass(frozen=True)
 class Certainty:
-    """Intervals for each split, and other statistics; each is empty if the stored scores are insufficient.
+    """Intervals and other statistics. A field is empty if the required scores are missing.
 
-    The bias from selecting the front on dev is subtracted from the intervals on dev. ``from_knee``
+    Intervals on dev are corrected for the bias from selecting the front on dev. ``from_knee``
     compares every other member with the knee on the ``compared_on`` split. ``drops`` contains the
     drops from dev to test in the members' mean P and S. ``replicated`` contains dev intervals for
-    members' configurations that ran more than once.
+    members whose configurations ran more than once.
     """
 
     fronts: Mapping[ScoredSplit, FrontUncertainty]
@@ -61,7 +61,7 @@ def certainty_of(
     objectives: Mapping[ScoredSplit, Objective],
     scores: Mapping[ScoredSplit, QueryScores],
 ) -> Certainty:
-    """Return all statistics that the stored scores allow. Random numbers are derived from the sweep's seed."""
+    """Compute the statistics for which scores are stored."""
     known = {}
     for split, stored in scores.items():
         names = front.names_on(split)
@@ -107,7 +107,7 @@ def _trained(
     known: Mapping[ScoredSplit, QueryScores],
     added: Float64Array,
 ) -> dict[ScoredSplit, Trained]:
-    """Return the configurations of feasible members, keyed by split; empty if no configuration ran twice."""
+    """Return feasible members' configurations, keyed by split; empty if no configuration ran twice."""
     if not noise.is_known:
         return {}
     trained = {}
@@ -166,7 +166,7 @@ def _assess(
 
 
 def _rows_of(stored: QueryScores, kind: str) -> list[int]:
-    """Return the rows, in stored order, of the points of this kind that do not come from a trial."""
+    """Return the rows of this kind's points, except those from trials."""
     return [row for row, name in enumerate(stored.names) if name[0] is None and name[2] == kind]
 
 
@@ -189,7 +189,7 @@ def _from_knee(stored: QueryScores, front: Front) -> dict[PointName, FromKnee]:
 def _drops(
     known: Mapping[ScoredSplit, QueryScores], front: Front, added: Float64Array
 ) -> dict[str, Drop]:
-    """Return the drops in the members' mean P and S from dev to test; empty unless both splits have scores."""
+    """Return the drops in the members' mean P and S from dev to test."""
     if len(known) < 2:
         return {}
     dev, test = known["dev"], known["test"]

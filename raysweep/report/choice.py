@@ -1,4 +1,4 @@
-"""Selection of a run's points by their dev scores: points that meet conditions, the best by a score, or the knee."""
+"""Select operating points of a run by their dev scores."""
 
 import math
 import operator
@@ -47,15 +47,15 @@ def ranking_scores() -> tuple[str, ...]:
 
 
 def score_named(name: str) -> str:
-    """Return the name of the score with this symbol, such as P; other names are returned unchanged."""
+    """Return the name of the score with a symbol such as P; return other names unchanged."""
     return _SYMBOLS.get(name, name)
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition on a point's field ``name``; ``text`` is the value to compare it with.
+    """A comparison of a point's field ``name`` with the value ``text``.
 
-    A missing field never satisfies an inequality, and equals only ``none`` and ``null``.
+    A missing field equals ``none`` and ``null``. It never satisfies ``<``, ``<=``, ``>`` or ``>=``.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Condition:
 
     @property
     def is_order(self) -> bool:
-        """Whether the condition is an inequality."""
+        """Whether ``sign`` is ``<``, ``<=``, ``>`` or ``>=``."""
         return self.sign in _ORDERS
 
     def is_met(self, fields: Fields) -> bool:
@@ -97,9 +97,9 @@ def read_conditions(
     guards: Collection[str] = (),
     parameters: Iterable[str] = (),
 ) -> list[Condition]:
-    """Parse conditions on points with these fields.
+    """Parse conditions on the fields of ``points``.
 
-    Conditions may also use ``guards``, which are scores, and ``parameters``, even if no point has them.
+    Guards and parameters are valid fields even if no point has them.
 
     Raises:
         InputError: If a condition is invalid; the message names the allowed values.
@@ -140,11 +140,7 @@ def _read_condition(
 
 
 def _check_number(condition: Condition, values: Iterable[Any], *, is_score: bool) -> None:
-    """Check that a condition's value is a number that can be compared with the field's ``values``.
-
-    Raises:
-        InputError: If the value is not a number, if the field contains strings, or if a score cannot have this value.
-    """
+    """Raise ``InputError`` unless the field is numeric and the condition's value is a valid number."""
     place = f"--where '{condition}'"
     name, text = condition.name, condition.text
     words = _words(values)
@@ -162,13 +158,12 @@ def _check_number(condition: Condition, values: Iterable[Any], *, is_score: bool
 
 
 def _words(values: Iterable[Any]) -> list[str]:
-    """Return at most ``_MAX_WORDS`` of a field's distinct strings, in alphabetical order."""
     words = {value for value in values if isinstance(value, str)}
     return sorted(words)[:_MAX_WORDS]
 
 
 def why_none(conditions: Iterable[Condition], points: Collection[Fields]) -> str:
-    """Return why no point meets all conditions: how many meet each one, and the fields' ranges."""
+    """Explain why no point meets all conditions."""
     reasons = []
     for condition in conditions:
         name = condition.name
@@ -188,9 +183,9 @@ def why_none(conditions: Iterable[Condition], points: Collection[Fields]) -> str
 
 @dataclass(frozen=True)
 class Candidate:
-    """An operating point that can be chosen, with its scores on dev, and on test if it was scored there.
+    """An operating point that :func:`choose` can select.
 
-    ``member`` is None if the point is not on the front. Only members of the front can be exported.
+    ``member`` is None if the point is not on the front. Only front members can be exported.
     """
 
     dev: Point
@@ -210,7 +205,7 @@ class Candidate:
 
     @property
     def guards(self) -> Mapping[str, GuardScore]:
-        """The guard scores, keyed by guard; only members are evaluated on guards."""
+        """The scores by guard; empty if the point is not on the front."""
         return {} if self.member is None else self.member.guards
 
     def on(self, split: ScoredSplit) -> Point | None:
@@ -221,13 +216,13 @@ class Candidate:
 
     @cached_property
     def fields(self) -> Fields:
-        """The fields that conditions can use, with dev scores. A guard never shadows another field."""
+        """The fields that conditions can use. A guard never shadows another field."""
         guards = {name: measured.score for name, measured in self.guards.items()}
         return {**guards, **self.own_fields}
 
     @cached_property
     def own_fields(self) -> Fields:
-        """The point's configuration, and the fields that every point has."""
+        """The point's dev scores, identity and configuration."""
         point = self.dev
         return {
             **_scores(point),
@@ -244,11 +239,11 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Selection:
-    """A selection from the points that meet all ``conditions``: the ``top`` points ``by`` a score, or the ``knee``.
+    """The criteria for :func:`choose`.
 
-    ``by`` is a score's name or symbol. Without ``by``, ``top`` or ``knee``, all points that meet
-    the conditions are selected. If ``everything`` is true, points that are not on the front can be
-    selected too.
+    Among the points that meet all ``conditions``, select the ``top`` points by the score ``by``
+    (a name or symbol), or the ``knee``. If none of these is set, select all of the points.
+    ``everything`` includes points that are not on the front.
     """
 
     conditions: Sequence[str] = ()
@@ -260,7 +255,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The chosen points, best first or in the order of :func:`candidates_of`; ``why_none`` explains an empty choice."""
+    """The chosen points, or the reason ``why_none`` if there are none."""
 
     candidates: tuple[Candidate, ...]
     why_none: str = ""
@@ -269,11 +264,10 @@ class Chosen:
 def choose(
     summary: Summary, selection: Selection, is_eligible: Callable[[Point], bool] = lambda _: True
 ) -> Chosen:
-    """Return the eligible points that match the selection.
+    """Return the eligible points that match the selection; those selected by a score are best first.
 
     Raises:
-        InputError: If the run has no points, if the selection is invalid or contradicts itself, or if no point has the
-            score.
+        InputError: If the run has no points, the selection is invalid, or no point has the score.
     """
     if selection.by is not None and score_named(selection.by) not in ranking_scores():
         raise InputError(f"--best is {selection.by!r}; allowed: {', '.join(ranking_scores())}")
@@ -308,7 +302,6 @@ def choose(
 def _conditions_on(
     candidates: Sequence[Candidate], texts: Iterable[str], results: Results
 ) -> list[Condition]:
-    """Parse conditions on candidates; the conditions may name guards and parameters that no candidate has."""
     own_names = {name for candidate in candidates for name in candidate.own_fields}
     guards = {score.guard for score in results.guards} | set(results.info.guards)
     parameters = dict.fromkeys(name for trial in results.trials for name in trial.config)
@@ -317,12 +310,15 @@ def _conditions_on(
 
 
 def _rank(candidate: Candidate, by: str) -> tuple[bool, float, float]:
-    """Return a sort key: points that meet the constraints first, then by decreasing score and objective."""
+    """Return a sort key: feasible points first, then higher scores, then higher objectives."""
     return not candidate.is_feasible, -candidate.fields[by], -candidate.objective
 
 
 def candidates_of(summary: Summary, *, everything: bool) -> list[Candidate]:
-    """Return the front's members by decreasing S, or all operating points by feasibility and decreasing objective.
+    """Return the front's members, sorted by decreasing S.
+
+    If ``everything`` is true, return all operating points instead, sorted by decreasing objective,
+    with feasible points first.
 
     Raises:
         InputError: If no trial finished a rung.
@@ -347,7 +343,7 @@ def candidates_of(summary: Summary, *, everything: bool) -> list[Candidate]:
         member = members.get(name)
         if member is not None:
             is_feasible = member.is_feasible
-        else:  # such points are not evaluated on guards
+        else:  # only front members are evaluated on guards
             is_feasible = objective is None or not objective.violation(point.pair(objective.goals))
         candidate = Candidate(
             dev=point,
@@ -364,7 +360,7 @@ def candidates_of(summary: Summary, *, everything: bool) -> list[Candidate]:
 
 
 def _points_by_name(summary: Summary, split: ScoredSplit) -> dict[PointName, Point]:
-    """Return the trials' points on a split; if a resume repeated a rung, only its latest scores are used."""
+    """Return the trials' points on a split, with the latest scores of rungs that a resume repeated."""
     points = [
         point
         for point in summary.results.points
@@ -379,7 +375,6 @@ def _why_none(
     conditions: Sequence[Condition],
     candidates: Sequence[Candidate],
 ) -> str:
-    """Return how many points meet each condition, and how many outside the front meet all of them."""
     all_fields = [candidate.fields for candidate in candidates]
     group = "operating point" if selection.everything else "point on the front"
     reason = f"no {group} meets all conditions: {why_none(conditions, all_fields)}"
@@ -389,15 +384,16 @@ def _why_none(
     num_others = sum(candidate.meets(conditions) for candidate in others)
     if not num_others:
         return reason
-    return f"{reason}; with --all, all conditions are met by {num_others} of {len(others)} points"
+    return f"{reason}; with --all, {num_others} of {len(others)} points meet all conditions"
 
 
 def candidates_as_json(
     summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]
 ) -> list[dict[str, Any]]:
-    """Return a JSON object per point, with scores in [0, 1]; ``export`` is None if the point cannot be exported.
+    """Return a JSON object per point, with scores in [0, 1].
 
-    If the ``intervals`` of a split's scores are None, ``why_no_intervals`` gives the reason.
+    If ``export`` is None, the point cannot be exported. If ``intervals`` is None,
+    ``why_no_intervals`` is the reason.
     """
     objects = []
     for candidate in chosen:
@@ -427,13 +423,13 @@ def candidates_as_json(
 
 
 def front_as_json(summary: Summary) -> list[dict[str, Any]]:
-    """Return the objects of :func:`candidates_as_json` for all members of the front."""
+    """Return the front's members as JSON objects; see :func:`candidates_as_json`."""
     members = candidates_of(summary, everything=False) if summary.members else ()
     return candidates_as_json(summary, members, summary.splits)
 
 
 def _scores(point: Point) -> dict[str, float | None]:
-    """Return a point's standard scores, with None for unknown ones, and its other scores."""
+    """Return a point's scores; unknown standard scores are None."""
     return {name: point.get(name) for name in dict.fromkeys([*STANDARD, *point.scores])}
 
 
@@ -449,9 +445,9 @@ def _scores_as_json(summary: Summary, point: Point | None) -> dict[str, Any] | N
 
 
 def finite_bounds(summary: Summary, point: Point) -> dict[str, list[float] | None] | None:
-    """Return the bounds of each score's interval, with None for intervals that are missing or infinite.
+    """Return [low, high] for each score, or None if its interval is missing or infinite.
 
-    Return None if the point has no intervals.
+    Return None instead of a mapping if the point has no intervals.
     """
     intervals = summary.intervals_of(point)
     if intervals is None:
@@ -466,21 +462,20 @@ def finite_bounds(summary: Summary, point: Point) -> dict[str, list[float] | Non
 
 
 def why_no_intervals_of(summary: Summary, point: Point) -> str:
-    """Return why a point has no intervals."""
     if why := why_no_intervals(summary, point.split):
         return why
     return "per-query scores are stored only for points within three standard errors of the front"
 
 
 def export_command(summary: Summary, name: str) -> str:
-    """Return the command that exports a point on the run's front to a folder named after the sweep and the point."""
+    """Return the command that exports a point on the front."""
     folder = re.sub("[:/=]", "-", f"{summary.results.info.name}-{name}")
     data_set = ["--data-set", summary.results.info.tasks[0]] if summary.results.info.tasks else []
     return format_command("export", summary.results.folder, folder, "--point", name, *data_set)
 
 
 def probe_command(summary: Summary) -> str | None:
-    """Return the command that exports the probe's best point by the objective, or None if it cannot be exported."""
+    """Return the command that exports the best probe by the objective, or None if it cannot be exported."""
     results = summary.results
     probes = [point for point in results.points if point.kind == "probe" and point.split == "dev"]
     if not probes or results.info.tasks:

@@ -10,11 +10,7 @@ from raysweep.results.types import Point
 
 
 def probe_sentences(summary: Summary) -> list[str]:
-    """Return a comparison for each split on which both the front and the probe are scored.
-
-    It states how many of the probe's points the front dominates, compares the hypervolumes, and
-    names the probe's best point.
-    """
+    """Compare the front with the probe on each split on which both are scored."""
     sentences = []
     goals = summary.goals
     for split, probes in summary.probes.items():
@@ -37,7 +33,7 @@ def probe_sentences(summary: Summary) -> list[str]:
 
 
 def baseline_lines(summary: Summary) -> Iterator[str]:
-    """Yield short terminal lines about the probe's best point, SetFit models and published scores."""
+    """Yield terminal lines on the best probe, SetFit models and published scores."""
     goals = summary.goals
     for split in SPLITS:
         probes = summary.probes.get(split)

@@ -1,4 +1,4 @@
-"""Scores on each data set of a sequence, right after it is learned and at the end of the sequence, and the difference."""
+"""Scores and forgetting on each data set of a sequence."""
 
 import statistics
 from collections.abc import Iterable, Iterator
@@ -12,16 +12,16 @@ from raysweep.report.tables import show
 from raysweep.results.types import MASK, Point, ScoredSplit
 
 DATA_SETS_TEXT = (
-    "Scores of the reference R and of the front's trials on each data set, with the data set's own queries and pool. "
-    "Trials are scored with the data set's own mask, right after learning the data set and at the end of the sequence. "
-    "Forgetting is the score right after learning minus the score at the end; it is negative if later data sets helped. The "
-    "last row of each trial contains means over data sets."
+    "Scores of the reference R and of the front's trials on each data set's own queries and pool. A trial is scored with "
+    "the data set's own mask, right after it has learned the data set and again at the end of the sequence. Forgetting "
+    "is the first score minus the second; it is negative if later data sets helped. The last row of each trial contains "
+    "means over data sets."
 )
 
 
 @dataclass(frozen=True)
 class TaskScores:
-    """One trial's P and S on one data set, in [0, 1]; ``end`` and ``test`` are None until they are scored."""
+    """A trial's P and S on one data set, in [0, 1]; ``end`` and ``test`` are None until they are scored."""
 
     trial: int
     data_set: str
@@ -32,13 +32,13 @@ class TaskScores:
 
     @property
     def forgetting(self) -> Pair | None:
-        """The scores right after learning minus those at the end, or None before the end."""
+        """``learned`` minus ``end``, or None if ``end`` is missing."""
         if self.end is None:
             return None
         return self.learned[0] - self.end[0], self.learned[1] - self.end[1]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the scores x100, as in ``data_sets.json``."""
+        """Return a row of ``data_sets.json``, with scores x100."""
         values: dict[str, Any] = {"trial": self.trial, "data_set": self.data_set}
         for name in ("reference", "learned", "end", "forgetting", "test"):
             pair: Pair | None = getattr(self, name)
@@ -47,7 +47,7 @@ class TaskScores:
 
 
 def scores_of_trials(summary: Summary, trials: Iterable[int]) -> list[TaskScores]:
-    """Return the scores of trials on the data sets that they have learned, in order."""
+    """Return each trial's scores on the data sets that it has learned."""
     info = summary.results.info
     points = {
         (point.trial, point.step, point.value, point.split): point
@@ -83,7 +83,7 @@ def all_scores(summary: Summary) -> list[TaskScores]:
 
 
 def data_sets_table(summary: Summary) -> TextTable:
-    """Return a table with a row per data set for each trial on the front; empty unless the sweep is a sequence."""
+    """Return a table of the front's trials, with a row per data set; empty unless the sweep is a sequence."""
     columns = ["trial", "data set"]
     for heading in summary.goals.headings:
         columns += [f"{heading} {stage}" for stage in ("R", "learned", "end", "forgetting", "test")]
@@ -109,7 +109,7 @@ def data_sets_table(summary: Summary) -> TextTable:
 
 
 def data_sets_lines(summary: Summary) -> Iterator[str]:
-    """Yield a line per data set with the knee trial's scores; yield nothing unless the sweep is a sequence."""
+    """Yield a line per data set with the scores of the knee's trial, if the sweep is a sequence."""
     p, s = summary.goals.headings
     for member in summary.members:
         if not member.is_knee or member.dev.trial is None:

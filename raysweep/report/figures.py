@@ -1,4 +1,4 @@
-"""The report's figures as PNG bytes, drawn without pyplot to avoid global state and the need for a display."""
+"""The report's figures as PNG bytes, drawn without pyplot to avoid its global state."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ KIND_MARKERS = {
 }
 OTHER_KIND = "h"
 
-MAX_JOINED = 20  # maximum number of trajectories drawn; more would obscure each other
+MAX_JOINED = 20  # maximum number of trajectories drawn
 MAX_LARGE = 30  # if the front has more members, their markers are small
 MANY_TRIALS = 100  # with more trials, lines are faint and end markers are small
 
@@ -62,7 +62,7 @@ TITLES: Mapping[ScoredSplit, str] = {
 
 
 def front_figure(summary: Summary) -> bytes:
-    """Plot P against S: all points and the front on dev, and the front on test if all members are scored there."""
+    """Plot P against S on dev, and also on test if all front members are scored there."""
     import matplotlib
 
     splits = summary.complete_splits
@@ -95,7 +95,7 @@ def front_figure(summary: Summary) -> bytes:
 
 
 def _panels(titles: Sequence[str], size: Pair, goals: Goals) -> tuple["Figure", Sequence["Axes"]]:
-    """Return a figure of this size in inches, with a panel of P against S for each title."""
+    """Return a figure with one P-S panel per title; ``size`` is in inches."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, layout="constrained")
@@ -164,7 +164,7 @@ def _label_as_empty(axis: "Axes") -> None:
 
 
 def _draw_limits(axis: "Axes", summary: Summary, split: ScoredSplit) -> None:
-    """Draw the oracle front (which no encoder can exceed), the reference encoder, and the constraints."""
+    """Draw the oracle front, the reference encoder and the constraints."""
     oracle = summary.oracles[split]
     if oracle:
         x, y = _xy(oracle, summary.goals)
@@ -183,7 +183,6 @@ def _draw_limits(axis: "Axes", summary: Summary, split: ScoredSplit) -> None:
 
 
 def _draw_baselines(axis: "Axes", summary: Summary, split: ScoredSplit) -> None:
-    """Draw the probe's points (joined in order of its parameter), SetFit models, and published scores."""
     for kind, style in BASELINE_STYLES.items():
         by_split = [baseline.points for baseline in summary.baselines if baseline.kind == kind]
         points = [points[split] for points in by_split if split in points]
@@ -230,8 +229,7 @@ def _draw_trajectories(axis: "Axes", summary: Summary, colors: Colors) -> None:
 def _draw_front(axis: "Axes", summary: Summary, split: ScoredSplit, colors: Colors) -> None:
     points = summary.front.on(split)
     if split == "dev":
-        # Points are sorted by decreasing S. Each step rises at the lower S, so both of its points
-        # dominate its corner.
+        # Points are sorted by decreasing S, so "post" steps bound the dominated area.
         x, y = _xy(points, summary.goals)
         axis.step(x, y, where="post", zorder=3, **FRONT)
     else:
@@ -253,7 +251,7 @@ def _draw_front(axis: "Axes", summary: Summary, split: ScoredSplit, colors: Colo
 
 
 def _draw_intervals(axis: "Axes", summary: Summary, points: Iterable[Point]) -> None:
-    """Draw each point's intervals for P and S as a cross, if it has any."""
+    """Draw each point's intervals for P and S as a cross."""
     for point in points:
         intervals = summary.intervals_of(point)
         if intervals is None:
@@ -270,7 +268,7 @@ def _draw_intervals(axis: "Axes", summary: Summary, points: Iterable[Point]) -> 
 
 
 def _add_front_legend(figure: "Figure", summary: Summary) -> None:
-    """Add a legend whose entries have fixed sizes and a fixed order, regardless of the drawing order."""
+    """Add a legend with entries of fixed sizes in a fixed order."""
     axis = figure.axes[0]
     if summary.members:
         _label_front(axis, summary)
@@ -316,7 +314,7 @@ def _label_front(axis: "Axes", summary: Summary) -> None:
 
 
 def _label_marker(axis: "Axes", label: str, size: int, **style: Any) -> None:
-    """Add a marker's entry to the legend."""
+    """Add a legend entry for a marker."""
     axis.scatter([], [], s=size, label=label, **style)
 
 
@@ -365,7 +363,7 @@ def _draw_endings(axis: "Axes", trials: Sequence[TrialSummary], colors: Colors) 
             axis.scatter(x, y, marker=style.marker, s=size, color=colors[loss], zorder=3)
 
 
-MARKERS = ("o", "s", "^", "v", "D", "P", "X", "h")  # to distinguish runs without color
+MARKERS = ("o", "s", "^", "v", "D", "P", "X", "h")  # distinguish runs in grayscale
 
 COMPARISON_TITLES = {"dev": "Dev: the fronts", "test": "Test: the fronts chosen on dev"}
 
@@ -389,7 +387,7 @@ def comparison_figure(comparison: SideBySide) -> bytes:
 
 
 def _draw_common_limits(axis: "Axes", comparison: SideBySide, split: ScoredSplit) -> None:
-    """Draw the oracle front and the reference from the first run that stores them; they are the same for all runs."""
+    """Draw the oracle front and the reference, which are the same for all runs."""
     summaries = [side.summary for side in comparison.sides]
     oracles = [summary.oracles[split] for summary in summaries if summary.oracles[split]]
     if oracles:
@@ -407,7 +405,7 @@ def _draw_common_limits(axis: "Axes", comparison: SideBySide, split: ScoredSplit
 
 
 def _draw_side(axis: "Axes", side: Side, split: ScoredSplit, number: int) -> None:
-    """Draw a run's front; the staircase omits members that are dominated on this split."""
+    """Draw a run's front; the line skips members that are dominated on this split."""
     color = PALETTE[number % len(PALETTE)]
     marker = MARKERS[number % len(MARKERS)]
     points = side.front.on(split)

@@ -13,7 +13,7 @@ from raysweep.results.views import front_points
 
 @dataclass(frozen=True)
 class Member:
-    """A point on the front, with its test scores if it was scored on test."""
+    """A point on the front; ``test`` is None if it is not scored on test."""
 
     dev: Point
     test: Point | None
@@ -28,20 +28,20 @@ class Member:
 
 @dataclass(frozen=True)
 class Front:
-    """The members of a front, sorted by decreasing S on dev, where the front is selected."""
+    """A front selected on dev, with members sorted by decreasing S on dev."""
 
     members: tuple[Member, ...]
 
     def on(self, split: ScoredSplit) -> list[Point]:
-        """Return the members' points on a split; empty if any member is not scored there.
+        """Return the members' points on a split, or an empty list if any member is not scored there.
 
-        A partial front's hypervolume, intervals and dominations would be misleading.
+        A partial front would have a misleading hypervolume.
         """
         points = [point for member in self.members if (point := member.on(split))]
         return points if len(points) == len(self.members) else []
 
     def feasible_on(self, split: ScoredSplit) -> list[Point]:
-        """Return the points from :meth:`on` whose members meet the constraints."""
+        """Return the feasible members' points on a split; see :meth:`on`."""
         points = self.on(split)
         return [
             point for member, point in zip(self.members, points, strict=False) if member.is_feasible
@@ -61,7 +61,7 @@ class Front:
         return next((member for member in self.members if member.is_best), None)
 
     def why_partial(self, split: ScoredSplit) -> str:
-        """Return a message if only some of the members are scored on a split, or an empty string."""
+        """Return a message if only some members are scored on a split, or an empty string."""
         num_scored = sum(member.on(split) is not None for member in self.members)
         if num_scored in (0, len(self.members)):
             return ""
@@ -87,7 +87,7 @@ class Criterion:
         return cls(info, objectives)
 
     def violation(self, point: Point) -> float:
-        """Return the amount by which a point violates the constraints, or 0 if the reference's scores are missing."""
+        """Return a point's constraint violation, or 0 if the reference's scores are missing."""
         if not self.info.constraints or point.split not in self.objectives_by_split:
             return 0.0
         return self.objectives_by_split[point.split].violation(point.pair(self.info.goals))
@@ -101,7 +101,7 @@ class Criterion:
 
 
 def front_of(results: Results, points: Sequence[Point], criterion: Criterion) -> Front:
-    """Return the front of a run's ``points``. It is selected on dev and only scored on test."""
+    """Return the front of ``points``, selected on dev."""
     goals = results.info.goals
     on_dev = front_points(points, goals)
     if not on_dev:
@@ -116,10 +116,9 @@ def front_of(results: Results, points: Sequence[Point], criterion: Criterion) ->
     def is_feasible(point: Point) -> bool:
         return is_guarded(point) and criterion.is_feasible(point)
 
-    # The objective's weights are nonnegative, and retention is S divided by a constant, so at least
-    # one point with the highest objective is on the front. The same holds among the points that
-    # meet the constraints, because any point that dominates such a point also meets them. Only
-    # front members are evaluated on guards.
+    # The best point by the objective is on the front, because the objective never decreases with P
+    # or S. The same is true under constraints, because a point that dominates a feasible point is
+    # feasible too. Only front members are evaluated on guards.
     best = max(on_dev, key=lambda point: (is_guarded(point), criterion.rank(point)))
     eligible = [point for point in on_dev if is_feasible(point)] or on_dev
     scores = [point.pair(goals) for point in eligible]

@@ -1,8 +1,9 @@
-"""The importance of each parameter for a sweep's scores, from all trials, including those stopped early.
+"""Estimate how much each parameter affects a sweep's scores.
 
-Partly trained encoders have higher similarity and lower polarity, so configurations cannot be compared by their scores
-at different rungs. Therefore, the learning curves of trials that stopped early are extrapolated to the length of the
-longest ones. Notation: ``n`` trials, ``d`` axes, ``t`` scores per rung.
+Similarity usually falls and polarity rises during training, so scores at different rungs are not comparable. The
+learning curves of trials that stopped early are therefore extrapolated.
+
+Notation: ``n`` trials, ``d`` axes, ``t`` scores per rung.
 """
 
 import math
@@ -27,16 +28,16 @@ FloatArray = NDArray[np.float64]
 MIN_TRIALS = 20  # minimum number of trials with MIN_RUNGS rungs; fewer would yield mostly noise
 MIN_RUNGS = 2  # one rung does not distinguish a fast start from a good final score
 NUM_SAMPLES = 60  # number of bootstrap samples
-MIN_VARIANCE = 1e-12  # a smaller variance of scores is rounding error
+MIN_VARIANCE = 1e-12  # smaller variances are rounding errors
 
-SEED = 0  # fixed, so that the trees make the same predictions for the same curves
+SEED = 0  # fixed for reproducible results
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One trial's ``scores`` (rungs, t) in step order, with its ``steps`` (rungs,) and ``examples`` seen (rungs,).
+    """A trial's ``scores`` (rungs, t), with the ``steps`` (rungs,) and the ``examples`` seen (rungs,).
 
-    ``num_rungs`` is the number of rungs in the full trial, or 0 if unknown.
+    ``num_rungs`` is the number of planned rungs, or 0 if unknown.
     """
 
     scores: FloatArray
@@ -49,7 +50,7 @@ class Curve:
         return float(self.examples[-1] / self.steps[-1])
 
     def with_start(self, untrained: FloatArray) -> "Curve":
-        """Return a copy that starts at step 0 with the scores ``untrained`` (t,)."""
+        """Return a copy with the scores ``untrained`` (t,) at step 0."""
         scores = np.vstack([untrained, self.scores])
         steps = np.append(0.0, self.steps)
         examples = np.append(0.0, self.examples)
@@ -59,17 +60,15 @@ class Curve:
 def scores_at_the_end(
     curves: Sequence[Curve], places: FloatArray, untrained: FloatArray | None = None
 ) -> FloatArray:
-    """Return the scores (n, t) of all trials, extrapolated to the progress of the longest ones.
+    """Return the scores (n, t) of all trials, extrapolated to the largest progress of any trial.
 
-    Progress is the share of a trial's planned rungs that it has completed; each trial is
-    extrapolated to the largest share among all trials. The missing rungs are added one by one: the
-    gain from a rung is predicted from the configuration's ``places`` (n, d), the trial's progress,
-    and its scores so far.
+    Progress is the share of a trial's planned rungs that it has completed. Missing rungs are added
+    one at a time. The gain from a rung is predicted from the configuration's ``places`` (n, d), the
+    trial's progress, its rung size and its current scores.
 
-    ``untrained`` (t,) contains the scores at which every trial starts, if known. Gains from first
-    rungs are then used to fit the model. Unlike later gains, they have no selection bias:
-    trials are selected to continue by their scores, so later gains reveal little about
-    configurations that gain almost nothing.
+    ``untrained`` (t,) contains the scores before training, if they are the same for all trials.
+    Gains from first rungs are then used to fit the model. Later gains alone would bias it, because
+    trials with low scores are stopped early.
     """
     if untrained is not None:
         curves = [curve.with_start(untrained) for curve in curves]
@@ -97,7 +96,7 @@ def scores_at_the_end(
 def _planned_rungs(curves: Sequence[Curve]) -> FloatArray:
     """Return each trial's number of planned rungs (n,).
 
-    It is the maximum over all trials with the same rung size, because a resume may have added rungs.
+    A resume may add rungs, so this is the maximum over all trials with the same rung size.
     """
     maxima: defaultdict[int, float] = defaultdict(float)
     for curve in curves:
@@ -109,16 +108,15 @@ def _planned_rungs(curves: Sequence[Curve]) -> FloatArray:
 def _features(
     places: FloatArray, progress: FloatArray, rung_sizes: FloatArray, scores: FloatArray
 ) -> FloatArray:
-    """Return the features for predicting gains, (rungs, d + 2 + t); ``rung_sizes`` are in examples."""
+    """Return features (rungs, d + 2 + t) for predicting gains; ``rung_sizes`` are in examples."""
     return np.column_stack([places, progress, np.log(rung_sizes), scores])
 
 
 @dataclass(frozen=True)
 class _Gains:
-    """A model of the next rung's gain in each score: the mean of a forest and of boosted trees.
+    """A model that predicts each score's gain at the next rung as the mean of a forest and boosted trees.
 
-    Boosted trees are better if the parameters' effects are additive, as in synthetic grids; the
-    forest is better on recorded sweeps.
+    Boosted trees predict additive effects better; the forest is better on recorded sweeps.
     """
 
     forest: Any
@@ -133,7 +131,7 @@ class _Gains:
 
         features_by_trial = []
         for curve, place, num_rungs in zip(curves, places, planned, strict=True):
-            num_gains = len(curve.steps) - 1  # the last rung has no gain
+            num_gains = len(curve.steps) - 1  # the gain after the last rung is unknown
             repeated_place = np.tile(place, (num_gains, 1))
             progress = curve.steps[:-1] / num_rungs
             rung_sizes = np.full(num_gains, curve.examples_per_rung)
@@ -172,10 +170,10 @@ class Share:
 
 @dataclass(frozen=True)
 class Importance:
-    """The parameters' ``shares``, largest first, keyed by target (``polarity``, ``similarity``, ``objective``) and name.
+    """The parameters' ``shares``, keyed by target (such as ``polarity``) and parameter, largest first.
 
-    A target has no shares if there are too few trials, or if no parameter varies or has an effect. ``num_missing`` is
-    how many more trials with enough rungs are needed.
+    A target has no shares if there are too few trials or no parameter has an effect.
+    ``num_missing`` is the number of additional trials needed.
     """
 
     shares: Mapping[str, Mapping[str, Share]]
@@ -183,15 +181,14 @@ class Importance:
 
 
 def importances(summary: Summary) -> Importance:
-    """Return each parameter's share of the variance of a sweep's scores, by target; empty if there are too few trials.
+    """Return each parameter's share of the variance of a sweep's dev scores.
 
-    ``MIN_TRIALS`` trials must have ``MIN_RUNGS`` rungs, or a single rung if only one was planned.
-    The shares for a target sum to 1. A parameter's share is the variance that it explains by itself,
-    divided by the sum of these variances over all parameters; variance that only interactions
-    explain is left out. The targets are dev scores of each rung's best point by the objective, as in
-    the trial table. All trials are compared at the progress of the longest ones; see
-    :func:`scores_at_the_end`. For the intervals, trials are resampled with replacement, but their
-    scores are not extrapolated again.
+    A share is the variance that the parameter explains by itself, divided by the sum of these
+    variances over all parameters. Variance that only interactions explain is left out. Scores are
+    those of each rung's best point by the objective, extrapolated by :func:`scores_at_the_end`.
+    Intervals are bootstrapped over trials without repeating the extrapolation.
+
+    ``MIN_TRIALS`` trials must have ``MIN_RUNGS`` rungs, or one rung if only one was planned.
     """
     info = summary.results.info
     targets = (*info.goals, "objective")
@@ -210,7 +207,7 @@ def importances(summary: Summary) -> Importance:
     curves = [_curve(trial, info) for trial in trials]
     reference = summary.references.get("dev")
     untrained = None
-    # every trial tunes the reference, so it starts at the reference's scores
+    # every trial fine-tunes the reference, so its initial scores are the reference's
     if reference is not None and info.model == info.reference:
         untrained = np.array(_scores(reference, info))
     final_scores = scores_at_the_end(curves, places, untrained)
@@ -219,7 +216,7 @@ def importances(summary: Summary) -> Importance:
 
 
 def _is_valid(trial: TrialSummary, info: RunInfo) -> bool:
-    """Return whether the rungs have valid steps and scores; a ledger edited by hand can contain anything."""
+    """Return whether steps and scores are valid; a manually edited ledger can contain anything."""
     progress = [number for rung in trial.rungs for number in (rung.step, rung.examples_seen)]
     objectives = [info.objective(point) for point in trial.best_points]
     return min(progress) > 0 and all(map(math.isfinite, [*progress, *objectives]))
@@ -259,10 +256,10 @@ def _shares(axes: Sequence[Axis], scores: FloatArray) -> dict[str, Share]:
 
 
 def _bounds(axes: Sequence[Axis], scores: FloatArray, values: FloatArray) -> FloatArray:
-    """Return the bounds (2, d) of percentile intervals for the shares ``values`` (d,); each contains its share.
+    """Return the bounds (2, d) of bootstrap intervals that contain the shares ``values`` (d,).
 
-    If bootstrap samples are smaller than the number of trials, the deviations of their shares are scaled down accordingly
-    (P. Bickel, F. Goetze, W. van Zwet, "Resampling fewer than n observations", 1997).
+    If bootstrap samples are smaller than the number of trials, deviations are scaled down accordingly (P. Bickel, F.
+    Goetze, W. van Zwet, "Resampling fewer than n observations", 1997).
     """
     effects = resampled_effects(axes, scores, NUM_SAMPLES)
     totals = effects.sum(axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""The separate front of points that use the pool's labels; it is not compared with the run's front."""
+"""The separate front of points that use the pool's labels."""
 
 from collections.abc import Iterator
 
@@ -14,13 +14,13 @@ from raysweep.report.tables import (
 
 KNOWN_LABELS_TEXT = (
     "If the pool's labels are known, a sentence can be scored by cos_R plus g times the predicted probability that the "
-    "query has the sentence's label. An encoder cannot use these labels, so these points are not on the front and do "
-    "not count toward its hypervolume. They form a separate front, which is chosen on dev."
+    "query has the sentence's label. An encoder cannot use these labels, so the points form a separate front and do not "
+    "count toward the hypervolume. This front is also chosen on dev."
 )
 
 
 def known_labels_table(summary: Summary) -> TextTable:
-    """Return a table of this front, sorted by decreasing S on dev; it may have no rows."""
+    """Return a table of the separate front, sorted by decreasing S on dev."""
     names = summary.goals.main_scores
     rows = []
     for member in summary.labeled:
@@ -34,12 +34,12 @@ def known_labels_table(summary: Summary) -> TextTable:
 
 
 def known_labels_sentences(summary: Summary) -> list[str]:
-    """Return the terminal lines as sentences."""
+    """Return :func:`known_labels_lines` as sentences."""
     return [f"{line[0].upper()}{line[1:]}." for line in known_labels_lines(summary)]
 
 
 def known_labels_lines(summary: Summary) -> Iterator[str]:
-    """Yield this front's hypervolume and its share of the oracle's on each split on which all its points are scored."""
+    """Yield terminal lines with the separate front's hypervolume on each split."""
     for split, area in summary.labeled_areas.items():
         hypervolume = show_area(area.front)
         text = f"with known pool labels, the hypervolume on {split} is {hypervolume}"

@@ -10,7 +10,7 @@ from raysweep.report.trust import trust_sentences
 
 
 def markdown(summary: Summary) -> str:
-    """Return the content of ``front.md``: notes, then a section for each table that has rows, then failures."""
+    """Return the content of ``front.md``."""
     info = summary.results.info
     title = escape_markdown(info.name)
     objective = escape_markdown(objective_text(info))
@@ -37,7 +37,7 @@ def markdown(summary: Summary) -> str:
 
 
 def _section(title: str, table: TextTable, *paragraphs: str) -> list[str]:
-    """Return a heading, paragraphs and a table, or nothing if the table has no rows."""
+    """Return the lines of a section, or an empty list if the table has no rows."""
     if not table.rows:
         return []
     lines = ["", f"## {title}", ""]

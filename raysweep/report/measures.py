@@ -1,4 +1,4 @@
-"""Measures of rungs that are not scores of operating points, such as average precision on sentence pairs."""
+"""Additional measures of rungs, such as average precision on sentence pairs."""
 
 import itertools
 from collections.abc import Mapping
@@ -11,13 +11,13 @@ from raysweep.report.tables import described
 from raysweep.results.types import Measure, ScoredSplit
 
 MEASURES_TEXT = (
-    "Measures of the tuned encoder itself, at each trial's last rung and at the rungs of the front. The first row is for "
-    "the reference encoder. "
+    "Measures of the tuned encoder itself at each trial's last rung and at the rungs on the front. The first row is the "
+    "reference encoder. "
     + " ".join(f"{spec.heading}: {spec.description}." for spec in MEASURES.values())
     + " Brackets contain 90% bootstrap intervals over sentences."
 )
 
-MAX_CURVES = 8  # maximum number of front rungs in the figure; more curves would obscure each other
+MAX_CURVES = 8  # maximum number of front rungs in the figure
 
 Rung = tuple[int | None, int | None]  # trial and step; both are None for the reference
 
@@ -25,7 +25,7 @@ Measures = Mapping[tuple[ScoredSplit, str], Measure]  # keyed by split and name
 
 
 def measures_by_rung(summary: Summary) -> dict[Rung, Measures]:
-    """Return the measures of the reference, then those of trials' last rungs and the front's rungs, by trial and step."""
+    """Return the measures of the reference, each trial's last rung and the rungs on the front."""
     by_rung: dict[Rung, dict[tuple[ScoredSplit, str], Measure]] = {}
     for measure in summary.results.measures:
         of_rung = by_rung.setdefault((measure.trial, measure.step), {})
@@ -43,7 +43,7 @@ def measures_by_rung(summary: Summary) -> dict[Rung, Measures]:
 
 
 def measure_table(summary: Summary) -> TextTable:
-    """Return a table with a row of measures per rung; it has no rows if the run has no measures."""
+    """Return a table with a row of measures per rung."""
     by_rung = measures_by_rung(summary)
     measured: set[tuple[ScoredSplit, str]] = set()
     for measures in by_rung.values():
@@ -64,7 +64,7 @@ def measure_table(summary: Summary) -> TextTable:
 
 
 def measure_cell(measure: Measure | None) -> str:
-    """Format a measure, with its interval if there is one."""
+    """Format a measure, with its interval if it has one."""
     if measure is None:
         return ABSENT
     show = MEASURES[measure.name].show
@@ -74,9 +74,9 @@ def measure_cell(measure: Measure | None) -> str:
 
 
 def curves(summary: Summary, split: ScoredSplit) -> dict[str, tuple[float, ...]]:
-    """Return a split's precision-recall curves, by name, for the reference and the front's best rungs.
+    """Return the precision-recall curves of the reference and the best rungs on the front, keyed by name.
 
-    A curve consists of the precisions at evenly spaced recalls up to 1.
+    A curve contains the precision at evenly spaced recalls up to 1.
     """
     rungs_of_front = {(member.dev.trial, member.dev.step) for member in summary.members}
     reference: dict[str, tuple[float, ...]] = {}
@@ -96,7 +96,7 @@ def curves(summary: Summary, split: ScoredSplit) -> dict[str, tuple[float, ...]]
 
 
 def pairs_figure(summary: Summary) -> bytes | None:
-    """Plot the precision-recall curves on the last split that has them, or return None if there are none."""
+    """Plot the precision-recall curves on the last split that has any, or return None."""
     import matplotlib
     from matplotlib.figure import Figure
 

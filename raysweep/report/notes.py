@@ -1,4 +1,4 @@
-"""Notes above the report's numbers, for example on how the sweep ended and which results are missing."""
+"""Notes at the top of the report, such as how the sweep ended and which results are missing."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ ENDINGS = {
 
 
 def notes(summary: Summary) -> list[str]:
-    """Return notes of one or two sentences each, most important first."""
+    """Return the notes, most important first."""
     return [
         *ending_notes(summary.results),
         *(f"The {name} are missing: {why}." for name, why in summary.damage.items()),
@@ -43,11 +43,11 @@ def ending_notes(results: Results) -> Iterator[str]:
     if num_paused:
         num_trials = len(results.trials)
         command = format_resume(results.folder, *resume_options(results))
-        yield f"{num_paused} of {num_trials} trials remained paused: {command} may resume them."
+        yield f"{num_paused} of {num_trials} trials remained paused; {command} may resume them."
 
 
 def running_or_killed(results: Results) -> str:
-    """Return a sentence's predicate that states whether an unfinished sweep is running or was killed, if known."""
+    """Return the predicate of a sentence about an unfinished sweep, such as ``is still running; ...``."""
     if results.has_driver is False:
         command = format_resume(results.folder)
         return f"was killed; this report shows its stored results, and {command} continues it"
@@ -65,8 +65,8 @@ def _on_constraints(summary: Summary) -> Iterator[str]:
         return
     if num_missing == num_members:
         yield (
-            f"No point meets the constraints ({limits}). The best point is the one closest to meeting them, and "
-            "hypervolumes are 0, because only points that meet the constraints count."
+            f"No point meets the constraints ({limits}). The best point is the one closest to meeting them. "
+            "Hypervolumes are 0, because only points that meet the constraints count."
         )
     else:
         yield (
@@ -76,12 +76,12 @@ def _on_constraints(summary: Summary) -> Iterator[str]:
 
 
 def _on_documents(summary: Summary) -> Iterator[str]:
-    """Yield notes on front members that tune only the query encoder, and on those with a separate document encoder."""
+    """Yield notes on which front members require embedding documents again."""
     num_members = len(summary.members)
     num_of_queries = sum(member.dev.kind in QUERY_KINDS for member in summary.members)
     if num_of_queries:
-        text = f"{num_of_queries} of the {num_members} front members tuned only the query encoder (query, query_concat):"
-        text += " nothing has to be embedded again, and indexes of the reference encoder's embeddings stay valid."
+        text = f"{num_of_queries} of the {num_members} front members tuned only the query encoder (query, query_concat)."
+        text += " Existing indexes of the reference encoder's embeddings stay valid."
         if num_of_queries < num_members:
             text += " All other members require embedding every document again."
         yield text
@@ -91,8 +91,8 @@ def _on_documents(summary: Summary) -> Iterator[str]:
     num_separate = sum(member.dev.trial in separate for member in summary.members)
     if num_separate:
         yield (
-            f"{num_separate} of the {num_members} front members tuned two encoders (tower: separate): every document "
-            "has to be embedded again, with the document encoder."
+            f"{num_separate} of the {num_members} front members tuned two encoders (tower: separate). Every document "
+            "has to be embedded again with the document encoder."
         )
 
 
@@ -107,7 +107,7 @@ def _on_test_scores(summary: Summary) -> Iterator[str]:
         if results.status == "running" and results.has_driver is not False:
             yield f"{text} yet."
         elif results.status in ("completed", "budget", "plateau"):
-            yield f"{text}. The weights of the other members are not stored, or scoring them failed."
+            yield f"{text}. Scoring the other members failed, or their weights are not stored."
         else:
             command = format_resume(results.folder)
             yield f"{text}. {command} scores the missing members whose weights are stored."
@@ -123,12 +123,12 @@ def _on_missing_results(summary: Summary) -> Iterator[str]:
         return
     for split in summary.complete_splits:
         why = why_no_intervals(summary, split)
-        if why and missing_intervals(split) not in summary.damage:  # damage already has a note
+        if why and missing_intervals(split) not in summary.damage:  # damage has its own note
             yield f"Intervals on {split} are missing: {why}."
 
 
 def why_no_intervals(summary: Summary, split: ScoredSplit) -> str:
-    """Return why no point has intervals on a split, or an empty string if the front's members have some."""
+    """Return why intervals on a split are missing, or an empty string if they are not."""
     if split in summary.uncertainty:
         return ""
     if missing_intervals(split) in summary.damage:

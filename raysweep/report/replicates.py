@@ -1,4 +1,4 @@
-"""Repeated runs of configurations, with their stored per-query scores."""
+"""Per-query scores of configurations that were trained more than once."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ from raysweep.uncertainty.configurations import Replicated, Scored
 class StoredRuns:
     """A sweep's training runs, grouped by configuration, with their per-query scores on dev.
 
-    A configuration's points are named after those of its original trial.
+    Points are named after the original trial of their configuration.
     """
 
     def __init__(self, results: Results, dev: QueryScores) -> None:
@@ -46,7 +46,7 @@ class StoredRuns:
         return replicated
 
     def repeated(self, members: Iterable[PointName]) -> dict[PointName, Replicated]:
-        """Return the configurations of members with at least two runs, keyed by member and limited to the member's point."""
+        """Return the members whose configurations have at least two runs, with their scores in all runs."""
         replicated = {}
         for member in members:
             name, runs = self._place(member)
@@ -55,7 +55,10 @@ class StoredRuns:
         return replicated
 
     def scored(self, members: Iterable[PointName], stored: QueryScores) -> list[Scored]:
-        """Return the members' configurations with mean scores on a split: over all runs on dev, or members' runs on test."""
+        """Return the members' configurations with their mean scores on a split.
+
+        On dev, means are over all runs. On test, they are over the members' runs.
+        """
         points_by_runs: dict[tuple[int, ...], dict[PointName, list[int]]] = defaultdict(
             lambda: defaultdict(list)
         )
@@ -79,10 +82,10 @@ class StoredRuns:
         return configurations
 
     def _place(self, member: PointName) -> tuple[PointName, list[int]]:
-        """Return a member's point, named after its configuration's original trial, and all runs of the configuration.
+        """Return a member's point, named after the original trial, and all runs of its configuration.
 
-        If any run's scores are missing, the member is treated as a single run, because the stored
-        runs alone would be biased toward lucky ones.
+        If any run's scores are missing, return only the member's own run, because the mean of the
+        stored runs would be biased upward.
         """
         trial = _trial(member)
         original = self._original.get(trial, trial)

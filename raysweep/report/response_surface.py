@@ -1,25 +1,23 @@
-"""A score as a function of the configuration: a Gaussian process fitted to tried configurations.
+"""A Gaussian process that models a score as a function of the configuration.
 
 Notation: ``n`` configurations, ``d`` axes, ``G`` cells of an axis.
 
     c_j(x, x')  correlation between two places on axis j. On a range, it is the Matern kernel of order 3/2, (1 + r) exp(-r)
-                with r = sqrt(3) |x - x'| / l_j, or 0 between a number and a missing value. On levels, it is 1 for equal
-                levels and 0 for different ones
+                with r = sqrt(3) |x - x'| / l_j, or 0 between a number and a missing value. On levels, it is 1 if they are
+                equal and 0 otherwise
     s_j         strength of axis j: the variance along it relative to the variance that all its places share
     k(x, x')    v prod_j (1 + s_j c_j(x, x')) / (1 + s_j), with variance v
     K           k for the observed configurations, with the ``noise`` of their scores added to its diagonal
     alpha       K^-1 y, for standardized scores y; the mean at x is the sum of alpha_i k(x, x_i)
 
-A product of factors 1 + s c has a term for each set of axes: single axes, pairs, and so on (N. Durrande, D.
+The product of the factors 1 + s_j c_j expands into one term per set of axes (N. Durrande, D.
 Ginsbourger, O. Roustant, L. Carraro, "ANOVA kernels and RKHS of zero mean functions for model-based
-sensitivity analysis", 2013). The mean over all axes but one therefore has a closed form. Its
-variance along that axis is the axis's main effect (F. Hutter, H. Hoos, K. Leyton-Brown, "An
-Efficient Approach for Assessing Hyperparameter Importance", 2014, who computed it from a random
-forest).
+sensitivity analysis", 2013), so the mean over all axes but one has a closed form. Its variance along
+the remaining axis is the axis's main effect (F. Hutter, H. Hoos, K. Leyton-Brown, "An Efficient
+Approach for Assessing Hyperparameter Importance", 2014).
 
-If parameter effects are mostly additive, a Gaussian process learns more from a few hundred
-configurations than trees do. In cross-validation on a recorded sweep, it explains 86% of the
-variance of P; boosted trees explain 77%.
+In cross-validation on a recorded sweep, the process explains 86% of the variance of P, compared with
+77% for boosted trees.
 """
 
 import dataclasses
@@ -36,9 +34,9 @@ FloatArray = NDArray[np.float64]
 MAX_TRIED = 300  # maximum number of configurations used to fit the kernel's parameters
 MAX_USED = 2500  # maximum number of configurations in the surface; time grows cubically
 
-SEED = 0  # fixed, so that the same scores give the same subset
+SEED = 0  # fixed for reproducible subsets
 
-MAX_STEPS = 60  # maximum steps of the optimizer that fits the kernel's parameters
+MAX_STEPS = 60  # maximum number of optimizer steps to fit the kernel's parameters
 
 MAX_DRAWN = 100  # maximum number of configurations in a bootstrap sample
 # fewer than MAX_STEPS, because fits to bootstrap samples start from the full fit's kernel
@@ -50,7 +48,7 @@ LOG_STRENGTH = (-2.0, 2.0)
 LOG_LENGTH = (-0.5, 0.7)
 LOG_NOISE = (-2.0, 2.0)
 
-# as a share of the scores' variance; keeps the fit to noise-free synthetic scores numerically stable
+# as a share of the scores' variance; keeps fits to noise-free scores numerically stable
 MIN_NOISE = 1e-6
 
 FAR = 700.0  # scaled distance between uncorrelated places: exp(-FAR) is negligible
@@ -66,10 +64,9 @@ def main_effects(axes: Sequence[Axis], scores: FloatArray) -> FloatArray:
 
 
 def resampled_effects(axes: Sequence[Axis], scores: FloatArray, num_samples: int) -> FloatArray:
-    """Return the :func:`main_effects` (num_samples, d) in bootstrap samples of the configurations.
+    """Return the :func:`main_effects` (num_samples, d) of bootstrap samples of the configurations.
 
-    Each sample consists of ``sample_size(n)`` of the ``n`` configurations, drawn with replacement; the kernel is
-    refitted to it.
+    The kernel is refitted to each sample.
     """
     effects = np.zeros((num_samples, len(axes)))
     if scores.std() < MIN_DEVIATION:
@@ -92,7 +89,7 @@ def sample_size(num_scores: int) -> int:
 
 
 class Surface:
-    """The posterior mean of the process, given the configurations' scores."""
+    """The posterior mean of the Gaussian process."""
 
     def __init__(
         self,
@@ -101,17 +98,15 @@ class Surface:
         counts: NDArray[np.int64] | None = None,
         start: "Surface | None" = None,
     ) -> None:
-        """Fit the process to ``scores`` (n,) at the axes' places. The scores must not all be equal.
-
-        If there are many scores, a random subset is used.
+        """Fit the process to the scores, which must not all be equal, or to a random subset if there are many.
 
         Args:
             axes: The axes, with the configurations' places.
             scores: The configurations' scores, (n,).
             counts: The number of times that each configuration was drawn for a bootstrap sample, (n,).
-                A configuration that was drawn twice has half the noise variance. Two copies of its
-                score would instead suggest that scores have no noise.
-            start: A surface fitted to all scores, whose kernel is the starting point of this fit.
+                The noise variance is divided by it. Repeating a score instead would suggest that
+                scores have no noise.
+            start: A surface fitted to all scores. Its kernel is the starting point of this fit.
         """
         if counts is None:
             counts = np.ones(len(scores), dtype=np.int64)
@@ -143,10 +138,7 @@ class Surface:
         return self._center + self._scale * mean
 
     def main_effects(self) -> FloatArray:
-        """Return each axis's main effect (d,): the variance along it of the mean over all other axes.
-
-        Cells are weighted by their axis's ``weights``.
-        """
+        """Return each axis's main effect (d,): the variance along it of the mean over all other axes."""
         factors, means = [], []
         for number, axis in enumerate(self._axes):
             factor = self._kernel.factor(number, axis.cells, self._places[number])  # (G, n)
@@ -171,7 +163,7 @@ def _places(axes: Sequence[Axis], rows: NDArray[np.int64]) -> list[FloatArray]:
 
 @dataclass(frozen=True)
 class _Kernel:
-    """The kernel k over axes; ``logs`` (2 + 2 d,) are the logs of variance, noise, strengths and length scales."""
+    """The kernel k; ``logs`` (2 + 2 d,) are the logarithms of variance, noise, strengths and length scales."""
 
     axes: Sequence[Axis]
     logs: FloatArray
@@ -219,7 +211,7 @@ class _Kernel:
         return slope
 
     def _scaled(self, number: int, some: FloatArray, others: FloatArray) -> FloatArray:
-        """Return r on a range, (some, others); a missing value is practically infinitely far from any number."""
+        """Return r on a range, (some, others), or ``FAR`` between a number and a missing value."""
         distances = np.abs(np.subtract.outer(some, others))
         is_apart = np.not_equal.outer(some == ABSENT, others == ABSENT)
         scaled: FloatArray = np.sqrt(3.0) / self.lengths[number] * distances
@@ -227,7 +219,7 @@ class _Kernel:
         return scaled
 
     def between(self, some: Sequence[FloatArray], others: Sequence[FloatArray]) -> FloatArray:
-        """Return k (some, others), without noise, between configurations given by their places on each axis."""
+        """Return k (some, others), without noise, for configurations given by their places on each axis."""
         covariance = np.full((len(some[0]), len(others[0])), self.variance)
         for number, (one, other) in enumerate(zip(some, others, strict=True)):
             covariance *= self.factor(number, one, other)
@@ -235,7 +227,7 @@ class _Kernel:
 
 
 class _Likelihood:
-    """The likelihood of the scores under a kernel, multiplied by the kernel's prior."""
+    """The likelihood of the scores times the prior of the kernel's parameters."""
 
     def __init__(
         self,
@@ -265,7 +257,7 @@ class _Likelihood:
         return _Kernel(self._axes, optimum.x)
 
     def _loss(self, logs: FloatArray) -> tuple[float, FloatArray]:
-        """Return the negative log of likelihood times prior, up to a constant, and its gradient with respect to ``logs``."""
+        """Return the negative log posterior, up to a constant, and its gradient with respect to ``logs``."""
         kernel = _Kernel(self._axes, logs)
         pure = kernel.between(self._places, self._places)
         noise = np.diag(kernel.noise / self._counts)
@@ -284,9 +276,9 @@ class _Likelihood:
         return float(loss), slopes
 
     def _slopes(self, kernel: _Kernel, pure: FloatArray, by_covariance: FloatArray) -> FloatArray:
-        """Return the gradient of the loss without the prior with respect to the kernel's ``logs``.
+        """Return the gradient of the negative log likelihood with respect to the kernel's ``logs``.
 
-        ``by_covariance`` is its derivative with respect to each entry of K.
+        ``by_covariance`` contains the derivatives with respect to the entries of K.
         """
         pure_slopes = by_covariance * pure
         variance_slope = pure_slopes.sum()

@@ -1,4 +1,4 @@
-"""A comparison of several runs: hypervolumes above a common reference point, dominated points, and differing settings."""
+"""Compare several runs by hypervolume, dominated points and settings."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ from raysweep.uncertainty.interval import LEVEL
 
 @dataclass(frozen=True)
 class Side:
-    """One of the compared runs; ``settings`` contains the settings in its ``config.yaml``, with dotted keys."""
+    """One of the compared runs; ``settings`` are those in its ``config.yaml``, with dotted keys."""
 
     label: str
     summary: Summary
@@ -48,7 +48,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Domination:
-    """The front points of run ``other``, out of ``num_points``, that the front of run ``label`` dominates on a split."""
+    """The points on the front of run ``other`` that the front of run ``label`` dominates, out of ``num_points``."""
 
     split: ScoredSplit
     label: str
@@ -59,7 +59,7 @@ class Domination:
 
 @dataclass(frozen=True)
 class SettingDifference:
-    """A setting, or a parameter of the best configuration, that differs between runs, with one value per run."""
+    """A setting or a parameter of the best points that differs between runs, with one value per run."""
 
     name: str
     values: tuple[Any, ...]
@@ -67,13 +67,13 @@ class SettingDifference:
 
 @dataclass(frozen=True)
 class SideBySide:
-    """The result of :func:`compare_runs`; hypervolumes are for scores in [0, 1], above ``reference_points``."""
+    """The result of :func:`compare_runs`; hypervolumes are for scores in [0, 1]."""
 
     sides: tuple[Side, ...]
     splits: tuple[ScoredSplit, ...]
     reference_points: Mapping[ScoredSplit, Pair]
     areas: Mapping[ScoredSplit, tuple[float, ...]]  # one per run
-    # differences between each run and the first; all intervals hold jointly at ``LEVEL``
+    # between each run and the first; all intervals hold jointly at ``LEVEL``
     differences: tuple[AreaDifference, ...]
     dominations: tuple[Domination, ...]
     settings: tuple[SettingDifference, ...]
@@ -87,7 +87,7 @@ class SideBySide:
 
 
 def labels(locations: Sequence[str]) -> list[str]:
-    """Return unique names for runs, consisting of as few trailing parts of their locations as possible.
+    """Return the shortest trailing parts of the locations that distinguish all runs.
 
     Raises:
         InputError: If two locations are equal.
@@ -122,7 +122,7 @@ def read_sides(runs: Sequence[Folder]) -> list[Side]:
 
 
 def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values in nested mappings, keyed by dotted path."""
+    """Yield (dotted path, value) pairs from nested mappings."""
     for name, value in values.items():
         if isinstance(value, dict) and value:
             yield from _flatten(value, f"{prefix}{name}.")
@@ -131,7 +131,6 @@ def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
 
 
 def _last_parts(paths: Sequence[str], length: int) -> list[str]:
-    """Return the last ``length`` parts of each path."""
     return ["/".join(path.split("/")[-length:]) for path in paths]
 
 
@@ -139,7 +138,7 @@ def compare_runs(sides: Sequence[Side]) -> SideBySide:
     """Compare each run with the first one, and each front with every other front.
 
     Raises:
-        InputError: If there are fewer than two runs, if no run has a front, or if the runs are not comparable.
+        InputError: If there are fewer than two runs, no run has a front, or the runs are not comparable.
     """
     num_runs = len(sides)
     if num_runs < 2:
@@ -189,11 +188,7 @@ def compare_runs(sides: Sequence[Side]) -> SideBySide:
 
 
 def _check_same_task(sides: Sequence[Side]) -> None:
-    """Check that all runs have the same goals, dataset, reference encoder, k and rank weights.
-
-    Raises:
-        InputError: If a run differs from the first one; the message names the first difference.
-    """
+    """Raise ``InputError`` unless all runs have the same goals, dataset, reference encoder, k and rank weights."""
     first = sides[0]
     expected = first.summary.results.info
     names = {
@@ -220,11 +215,7 @@ def _check_same_task(sides: Sequence[Side]) -> None:
 
 
 def _comparable_splits(sides: Sequence[Side]) -> tuple[tuple[ScoredSplit, ...], list[str]]:
-    """Return the splits on which all fronts are scored with the same queries and pool, and notes on omitted splits.
-
-    Raises:
-        InputError: If there is no such split.
-    """
+    """Return the splits on which all fronts are comparable, and notes on the other splits."""
     reasons = {split: _why_incomparable(sides, split) for split in SPLITS}
     comparable = tuple(split for split in SPLITS if not reasons[split])
     if not comparable:
@@ -249,7 +240,7 @@ def _why_incomparable(sides: Sequence[Side], split: ScoredSplit) -> str:
 
 
 def _why_other_data(side: Side, first: Side, split: ScoredSplit) -> str:
-    """Return a reason if split sizes or the reference's scores show that two runs were scored on different data."""
+    """Return why two runs must have been scored on different data, or an empty string."""
     info, first_info = side.summary.results.info, first.summary.results.info
     units = {"num_queries": "queries", "num_pool": "sentences in the retrieval pool"}
     for field_name, unit in units.items():
@@ -311,7 +302,7 @@ def _reference_points(
 def _counted_front(
     side: Side, split: ScoredSplit, start: Pair, *, feasible_only: bool
 ) -> CountedFront:
-    """Return the points on a run's front that count, and their hypervolume above ``start``."""
+    """Return the points on a run's front and their hypervolume above ``start``."""
     points = side.front.feasible_on(split) if feasible_only else side.front.on(split)
     scores = [point.pair(side.summary.goals) for point in points]
     area = hypervolume(scores, start)
@@ -330,7 +321,7 @@ def _differences(fronts: Iterable[Sequence[CountedFront]]) -> tuple[AreaDifferen
                 pairs.append((front, first))
     if not pairs:
         return ()
-    level = 1 - (1 - LEVEL) / len(pairs)  # Bonferroni
+    level = 1 - (1 - LEVEL) / len(pairs)  # Bonferroni correction
     return tuple(difference(front, first, level) for front, first in pairs)
 
 
@@ -361,7 +352,6 @@ def _differing(mappings: Sequence[Mapping[str, Any]]) -> Iterator[SettingDiffere
 
 
 def _notes(sides: Sequence[Side], splits: Sequence[ScoredSplit]) -> Iterator[str]:
-    """Yield notes to show above the numbers."""
     for side in sides:
         results = side.summary.results
         if not side.front.members:

@@ -1,4 +1,4 @@
-"""Run comparisons as tables for a terminal and Markdown (scores x100), and as JSON (scores in [0, 1])."""
+"""Run comparisons as tables (scores x100) and as JSON (scores in [0, 1])."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator
@@ -12,11 +12,11 @@ from raysweep.uncertainty.interval import LEVEL
 
 FIGURE = "compare.png"
 
-MAX_NAMES = 5  # maximum point names per table cell; JSON lists all
+MAX_NAMES = 5  # maximum number of point names per table cell
 
 
 def run_table(comparison: SideBySide) -> TextTable:
-    """Return a table of the runs: trials, front members, and hypervolume on each split."""
+    """Return a table of each run's trials, front members and hypervolumes."""
     columns = ["run", "status", "trials", "front"]
     for split, reference_point in comparison.reference_points.items():
         scores = ", ".join(map(show, reference_point))
@@ -34,7 +34,7 @@ def run_table(comparison: SideBySide) -> TextTable:
 
 
 def difference_table(comparison: SideBySide) -> TextTable:
-    """Return a table of the other runs' hypervolumes minus the first run's, with intervals."""
+    """Return a table that compares each run's hypervolume with the first run's."""
     rows = []
     for difference in comparison.differences:
         interval = difference.interval
@@ -57,7 +57,7 @@ def difference_table(comparison: SideBySide) -> TextTable:
 
 
 def domination_table(comparison: SideBySide) -> TextTable:
-    """Return a table with the number and names of each front's points that another front dominates."""
+    """Return a table of each front's points that another front dominates."""
     rows = []
     for domination in comparison.dominations:
         names = list(domination.names[:MAX_NAMES])
@@ -100,7 +100,7 @@ def _by_run(
 
 
 def sections(comparison: SideBySide) -> Iterator[tuple[str, TextTable]]:
-    """Yield titles and tables, skipping tables without rows."""
+    """Yield the title and the table of each nonempty section."""
     tables = {
         "Runs": run_table(comparison),
         "Difference in hypervolume": difference_table(comparison),
@@ -112,7 +112,7 @@ def sections(comparison: SideBySide) -> Iterator[tuple[str, TextTable]]:
 
 
 def notes(comparison: SideBySide) -> Iterator[str]:
-    """Yield notes on the runs, on missing intervals, and on what the intervals mean."""
+    """Yield notes on the runs and on the intervals."""
     yield from comparison.notes
     reasons = {
         difference.why_none for difference in comparison.differences if difference.interval is None
@@ -123,18 +123,18 @@ def notes(comparison: SideBySide) -> Iterator[str]:
         text = "Intervals come from a paired bootstrap over queries"
         if any(difference.has_seeds for difference in comparison.differences):
             text += (
-                "; those that also cover seeds are for the mean scores of the fronts' configurations, with seed noise "
-                "pooled over the configurations that ran more than once"
+                ". Intervals that also cover seeds use each configuration's mean scores. Their seed noise is pooled over "
+                "the configurations that ran more than once"
             )
         else:
             text += " and do not include training seeds"
         if len(comparison.differences) > 1:
-            text += f"; the intervals hold jointly at {LEVEL:.0%} (Bonferroni)"
+            text += f". All intervals hold jointly at {LEVEL:.0%} (Bonferroni)"
         yield f"{text}."
 
 
 def markdown(comparison: SideBySide) -> str:
-    """Return the content of ``compare.md``: the figure, then the tables."""
+    """Return the content of ``compare.md``."""
     names = ", ".join(side.label for side in comparison.sides)
     lines = [f"# {escape_markdown(names)}", "", f"![Fronts of the runs]({FIGURE})"]
     for note in notes(comparison):
@@ -145,7 +145,7 @@ def markdown(comparison: SideBySide) -> str:
 
 
 def as_json(comparison: SideBySide) -> dict[str, Any]:
-    """Return the fronts and the content of all tables."""
+    """Return the content of ``compare.json``."""
     differences = []
     for difference in comparison.differences:
         interval = difference.interval

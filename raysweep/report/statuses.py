@@ -1,16 +1,16 @@
-"""Trial statuses, and how they appear in the report's tables and figures."""
+"""How trial statuses appear in the report's tables and figures."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from raysweep.results.types import Trial, TrialStatus
 
-STOPPED_BY_A_PERSON = "stopped by a person"  # rather than by early stopping
+STOPPED_BY_A_PERSON = "stopped by a person"
 
 
 @dataclass(frozen=True)
 class StatusStyle:
-    """The appearance of a status: its ``sign`` in tables, and a similar matplotlib ``marker``."""
+    """A status's sign in tables, its matplotlib marker and its legend text."""
 
     sign: str
     marker: str

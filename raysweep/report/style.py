@@ -1,4 +1,4 @@
-"""The style of figures, and their conversion to PNG bytes without pyplot, so that no display is needed."""
+"""The style of figures and their conversion to PNG, without pyplot."""
 
 import io
 from typing import TYPE_CHECKING, Any
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Okabe and Ito's palette, safe for color-blind readers.
+# Okabe and Ito's color-blind-safe palette, with two other colors in place of black and yellow.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D1F", "#5F4690")
 
-# The same colors in the same order, lightened where necessary for a dark background.
+# The same colors, lightened for dark backgrounds.
 DARK_PALETTE = (
     "#4DA3DB",
     "#E8804A",
@@ -42,7 +42,7 @@ STYLE: dict[Any, Any] = {
 
 
 def add_legend(figure: "Figure") -> None:
-    """Add the legend for the first axes below the figure, in as many columns as fit."""
+    """Add the legend of the first axes below the figure, with as many columns as fit."""
     handles, labels = figure.axes[0].get_legend_handles_labels()
     for num_columns in (4, 3, 2) if handles else ():
         legend = figure.legend(handles, labels, loc="outside lower center", ncols=num_columns)
@@ -52,7 +52,6 @@ def add_legend(figure: "Figure") -> None:
 
 
 def png(figure: "Figure") -> bytes:
-    """Return the figure as PNG bytes."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=DOTS_PER_INCH)
     return buffer.getvalue()

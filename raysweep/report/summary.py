@@ -1,4 +1,4 @@
-"""A summary of a run's stored results: the front with its knee, best point and hypervolume, and each trial's outcome."""
+"""A summary of a run: its front, hypervolumes, trials, baselines and costs."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -26,10 +26,10 @@ SPLITS: tuple[ScoredSplit, ...] = ("dev", "test")
 
 @dataclass(frozen=True)
 class Area:
-    """Hypervolumes on a split above ``reference_point``, for scores in [0, 1].
+    """Hypervolumes on a split relative to ``reference_point``, for scores in [0, 1].
 
-    ``oracle`` is the hypervolume of the oracle front's concave hull, which includes the chords between its points, or
-    None if the oracle is not stored. Points that violate a constraint do not count, as in the sweep itself.
+    ``oracle`` is the hypervolume of the oracle front's concave hull, or None if the oracle is not stored.
+    Points that violate a constraint are ignored.
     """
 
     reference_point: Pair
@@ -38,29 +38,29 @@ class Area:
 
     @property
     def share(self) -> float | None:
-        """The front's share of the oracle's hypervolume, or None if that hypervolume is unknown or 0."""
+        """``front`` divided by ``oracle``, or None if ``oracle`` is unknown or 0."""
         return self.front / self.oracle if self.oracle else None
 
 
 @dataclass(frozen=True)
 class TrialSummary:
-    """A trial with its rungs in step order, and its best dev point by the objective (None before the first rung).
+    """A trial with its rungs, sorted by step, and its best points on dev.
 
-    Points that meet the constraints rank above those that do not.
+    Points are ranked by the objective; those that violate a constraint come last.
     """
 
     trial: Trial
     rungs: tuple[Rung, ...]
     best_points: tuple[Point, ...]  # best point of each rung
     objectives: tuple[float, ...]  # objectives of ``best_points``
-    best: Point | None = None
+    best: Point | None = None  # None before the first rung
     objective: float = 0.0  # objective of ``best``
     is_feasible: bool = False  # whether ``best`` meets the constraints
 
 
 @dataclass(frozen=True)
 class Summary:
-    """The data behind a report's tables, figures and pages."""
+    """The data for a report's tables, figures and pages."""
 
     results: Results
     front: Front
@@ -73,7 +73,7 @@ class Summary:
     probes: Mapping[ScoredSplit, ProbeComparison]  # splits on which both probe and front are scored
     account: Account
     bill: Bill
-    labeled_front: Front  # front of the points that use the pool's labels, separate from ``front``
+    labeled_front: Front  # front of the points that use the pool's labels
     labeled_areas: Mapping[ScoredSplit, Area]
     # per-query scores
     scores: Mapping[ScoredSplit, QueryScores] = field(
@@ -89,17 +89,16 @@ class Summary:
 
     @property
     def labeled(self) -> tuple[Member, ...]:
-        """The members of the separate front of points that use the pool's labels."""
         return self.labeled_front.members
 
     @property
     def guards(self) -> list[str]:
-        """The names of the guards on which members are scored, in alphabetical order."""
+        """The names of the guards on which any member is scored."""
         return sorted({name for member in self.members for name in member.guards})
 
     @cached_property
     def certainty(self) -> Certainty:
-        """The statistics from per-query scores, if any are stored; for a large run, computing them takes several seconds."""
+        """Statistics computed from the per-query scores, which takes several seconds for a large run."""
         if not self.members or not self.scores:
             return NOTHING
         return certainty_of(self.results, self.front, self.objectives_by_split, self.scores)
@@ -110,7 +109,7 @@ class Summary:
         return self.certainty.fronts
 
     def intervals_of(self, point: Point) -> Mapping[str, Interval] | None:
-        """Return a point's score intervals on its split, by name, or None if per-query scores are not stored."""
+        """Return a point's intervals, keyed by score name, or None if its per-query scores are not stored."""
         front = self.uncertainty.get(point.split)
         intervals = None if front is None else front.of(name_of_point(point))
         return None if intervals is None else intervals.named(self.goals)
@@ -122,7 +121,7 @@ class Summary:
 
     @cached_property
     def score_names(self) -> tuple[str, ...]:
-        """The scores that tables show: the goals, the standard scores for labeled data, and front members' other scores."""
+        """The scores shown in tables: the goals, the standard scores (labeled data only) and the members' other scores."""
         names = [*self.goals, *(() if self.results.info.is_related else STANDARD)]
         for member in self.members:
             names += member.dev.scores
@@ -145,10 +144,9 @@ def missing_intervals(split: ScoredSplit) -> str:
 
 
 def summary_of(run: Folder, results: Results | None = None) -> Summary:
-    """Summarize the run in a folder, with intervals if per-query scores are stored.
+    """Summarize a run, with intervals if per-query scores are stored.
 
-    If ``results`` is given, the run's results are not loaded again. Damaged per-query scores are left out and
-    listed in ``damage``.
+    Damaged per-query scores are skipped and listed in ``damage``.
 
     Raises:
         InputError: If the ledger is damaged.
@@ -160,9 +158,9 @@ def summary_of(run: Folder, results: Results | None = None) -> Summary:
 
 
 def summarize(results: Results) -> Summary:
-    """Summarize results without intervals. The front is selected on dev and only scored on test.
+    """Summarize results without intervals.
 
-    References, oracles and baselines that lack one of the goals are left out.
+    References, oracles and baselines that lack P or S are left out.
     """
     goals = results.info.goals
     scored = [point for point in results.points if point.has(goals)]
@@ -212,7 +210,7 @@ def _areas(
 def _probes(
     baselines: Sequence[Baseline], front: Front, criterion: Criterion
 ) -> dict[ScoredSplit, ProbeComparison]:
-    """Compare the front with the probe on each split. Like the front, the probe's best point is selected on dev."""
+    """Compare the front with the probe on each split. The probe's best point is selected on dev."""
     probes = [
         baseline.points
         for baseline in baselines
@@ -246,7 +244,7 @@ def _trials(results: Results, criterion: Criterion) -> tuple[TrialSummary, ...]:
     best_points = {}
     for name, points_of_rung in points_by_rung.items():
         best_points[name] = max(points_of_rung, key=criterion.rank)
-    # keyed by trial and step; the last record counts
+    # keyed by trial and step; later records replace earlier ones
     rungs_by_trial: dict[int, dict[int, Rung]] = defaultdict(dict)
     for rung in results.rungs:
         if (rung.trial, rung.step) in best_points:

@@ -1,4 +1,4 @@
-"""Report sections that contain sentences and a table, shared by ``front.md`` and the page."""
+"""Report sections with text and a table, shared by ``front.md`` and the HTML page."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ PAIRS = "Pairs"
 
 @dataclass(frozen=True)
 class TableSection:
-    """A section with ``paragraphs`` above its table; it is omitted if the table has no rows."""
+    """A section with paragraphs above a table. It is omitted if the table is empty."""
 
     title: str
     table: TextTable
@@ -33,7 +33,6 @@ class TableSection:
 
 
 def evaluation_sections(summary: Summary) -> list[TableSection]:
-    """Return the sections on data sets, calibration, pairs, baselines, replicates, hypervolume and known labels."""
     return [
         TableSection("Data sets", data_sets_table(summary), [DATA_SETS_TEXT]),
         TableSection("Calibration", calibration_table(summary), [CALIBRATION_TEXT]),
@@ -52,7 +51,7 @@ def evaluation_sections(summary: Summary) -> list[TableSection]:
 
 
 def watched_section(summary: Summary) -> TableSection:
-    """Return the section on watched data; its table is empty if the run has none."""
+    """Return the section on watched data; its table is empty if the run has no watched data."""
     rungs = last_rungs(summary.results.watched)
     if not rungs:
         return TableSection("Watched data", TextTable((), (), frozenset()), [])
@@ -60,7 +59,6 @@ def watched_section(summary: Summary) -> TableSection:
 
 
 def cost_sections(summary: Summary) -> list[TableSection]:
-    """Return the sections on the cost of trials, if any have started, and on the bill."""
     sections = [TableSection("Bill", bill_table(summary), [bill_sentences(summary.bill)])]
     if summary.trials:
         sections.insert(0, TableSection("Cost", cost_table(summary), [cost_text(summary.account)]))

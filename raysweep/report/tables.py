@@ -1,4 +1,4 @@
-"""The report's tables as text, shared by the terminal, Markdown and HTML. Scores are shown x100."""
+"""Text tables for the terminal, Markdown and HTML. Scores are shown x100."""
 
 import math
 from collections import Counter
@@ -21,32 +21,31 @@ from raysweep.uncertainty.front import FrontUncertainty
 from raysweep.uncertainty.interval import Interval, ScoreIntervals
 
 MISSES = "misses"  # mark of front members that violate a constraint
-REINDEX = "re-index"  # heading of the column that shows which documents must be embedded again
+REINDEX = "re-index"  # heading of the column that shows which documents must be re-embedded
 
 
 def show(score: float, digits: int = 1) -> str:
-    """Format a score in [0, 1] x100, with ``digits`` decimals."""
+    """Format a score in [0, 1], multiplied by 100."""
     return f"{100 * score:.{digits}f}"
 
 
 def show_pair(point: Point, goals: Goals, digits: int = 1) -> str:
-    """Format a point's scores on the two goals, such as ``P 70.0, S 40.0``."""
+    """Format a point's P and S, such as ``P 70.0, S 40.0``."""
     scores = zip(goals.headings, point.pair(goals), strict=True)
     return ", ".join(f"{heading} {show(score, digits)}" for heading, score in scores)
 
 
 def show_area(area: float) -> str:
-    """Format a hypervolume of scores in [0, 1] as the hypervolume of scores x100, with one decimal."""
+    """Format a hypervolume, converted from scores in [0, 1] to scores x100."""
     return f"{1e4 * area:.1f}"
 
 
 def show_share(share: float | None) -> str:
-    """Format a share as a percentage with one decimal."""
     return ABSENT if share is None else f"{100 * share:.1f}%"
 
 
 def show_interval(interval: Interval | None, show_bound: Callable[[float], str] = show) -> str:
-    """Format an interval's bounds, or a dash if the interval is missing or infinite."""
+    """Format an interval, or return ``ABSENT`` if it is missing or infinite."""
     if interval is None or not math.isfinite(interval.low + interval.high):
         return ABSENT
     return f"[{show_bound(interval.low)}, {show_bound(interval.high)}]"
@@ -55,18 +54,18 @@ def show_interval(interval: Interval | None, show_bound: Callable[[float], str] 
 def with_interval(
     score: float, interval: Interval | None, show_score: Callable[[float], str] = show
 ) -> str:
-    """Format a score, followed by its interval in brackets if there is one."""
+    """Format a score, followed by its interval if it has one."""
     bounds = show_interval(interval, show_score)
     return show_score(score) if bounds == ABSENT else f"{show_score(score)} {bounds}"
 
 
 def short(value: Any) -> str:
-    """Format a hyperparameter's value in few characters."""
+    """Format a hyperparameter's value, with three significant digits for floats."""
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def describe(config: Mapping[str, Any], names: Iterable[str]) -> str:
-    """Return the parameters ``names`` of a configuration on one line, omitting those that are missing or None."""
+    """Format the parameters ``names`` on one line, omitting those that are missing or None."""
     terms = []
     for name in names:
         value = config.get(name)
@@ -76,7 +75,7 @@ def describe(config: Mapping[str, Any], names: Iterable[str]) -> str:
 
 
 def described(results: Results) -> dict[int, str]:
-    """Return each trial's configuration, keyed by trial number and limited to parameters that are searched or vary."""
+    """Return each trial's searched or varying parameters as text, keyed by trial number."""
     varied = varied_parameters(results.trials, results.info.searched)
     return {trial.trial: describe(trial.config, varied) for trial in results.trials}
 
@@ -87,15 +86,14 @@ def kind_name(point: Point) -> str:
 
 
 def identity_cells(point: Point) -> list[str]:
-    """Return a point's trial, step and kind."""
     return [str(point.trial), str(point.step), kind_name(point)]
 
 
 def front_table(summary: Summary) -> TextTable:
-    """Return a table of the front, sorted by decreasing S on dev; :func:`certainty_table` contains its intervals.
+    """Return a table of the front, sorted by decreasing S on dev. :func:`certainty_table` adds intervals.
 
-    If a trial tunes towers other than ``both``, the ``re-index`` column shows which documents must be
-    embedded again to use a member.
+    If any trial tunes only one tower, the ``re-index`` column shows which documents must be re-embedded
+    to use a member.
     """
     configurations = described(summary.results)
     guards = summary.guards
@@ -143,7 +141,6 @@ def guard_cell(measured: GuardScore | None) -> str:
 
 
 def mark_names(*, is_knee: bool, is_best: bool, is_feasible: bool) -> list[str]:
-    """Return the names of a point's marks in tables."""
     shown = {"★ knee": is_knee, "◆ best": is_best, MISSES: not is_feasible}
     return [mark for mark, applies in shown.items() if applies]
 
@@ -156,7 +153,7 @@ def score_headings(names: Iterable[str]) -> list[str]:
 def score_cells(
     point: Point | None, names: Sequence[str], intervals: Mapping[str, Interval] | None = None
 ) -> tuple[str, ...]:
-    """Return cells with the named scores, and with their intervals if there are any."""
+    """Return a cell for each named score, including its interval if it has one."""
     if point is None:
         return (ABSENT,) * len(names)
     cells = []
@@ -168,7 +165,7 @@ def score_cells(
 
 
 def baseline_table(summary: Summary) -> TextTable:
-    """Return a table of the baselines, with their scores on each split and the number of members that dominate them."""
+    """Return a table of the baselines: their scores, and how many front members dominate them."""
     measured = {split for baseline in summary.baselines for split in baseline.points}
     splits = [split for split in SPLITS if split in measured]
     rows = []
@@ -193,7 +190,7 @@ def baseline_table(summary: Summary) -> TextTable:
 
 
 def area_table(summary: Summary) -> TextTable:
-    """Return a table with the reference encoder's scores, and the front's and oracle's hypervolumes, on each split."""
+    """Return a table of the hypervolumes of the front and the oracle on each split."""
     rows = []
     for split in SPLITS:
         reference = summary.references.get(split)
@@ -222,7 +219,7 @@ def area_table(summary: Summary) -> TextTable:
 
 
 def area_texts(area: Area, uncertainty: FrontUncertainty | None) -> tuple[str, str]:
-    """Return a front's hypervolume and its share of the oracle's, with intervals if there are any."""
+    """Format a front's hypervolume and its share of the oracle's, with intervals if available."""
     front, share = show_area(area.front), show_share(area.share)
     if uncertainty is not None:
         front += f" {show_interval(uncertainty.hypervolume, show_area)}"
@@ -231,7 +228,7 @@ def area_texts(area: Area, uncertainty: FrontUncertainty | None) -> tuple[str, s
 
 
 def certainty_table(summary: Summary) -> TextTable:
-    """Return a table of the front with intervals, sorted by decreasing S on dev; no rows without per-query scores."""
+    """Return a table of the front with intervals. It is empty if per-query scores are not stored."""
     certainty = summary.certainty
     splits = [split for split in SPLITS if split in certainty.fronts]
     rows = []
@@ -266,15 +263,12 @@ def certainty_table(summary: Summary) -> TextTable:
 
 def _difference_cell(difference: Difference) -> str:
     asterisk = "*" if difference.is_real() else ""
-    estimate = 100 * (round(difference.estimate, 3) + 0.0)  # avoids a minus sign before zero
+    estimate = 100 * (round(difference.estimate, 3) + 0.0)  # avoids -0.0
     return f"{estimate:+.1f}{asterisk} {show_interval(difference.interval)}"
 
 
 def trial_table(summary: Summary) -> TextTable:
-    """Return a table of the trials, sorted by number, with each trial's best dev point by the objective.
-
-    The objective is in parentheses if the point misses a constraint.
-    """
+    """Return a table of the trials with their best points on dev."""
     varied = varied_parameters(summary.results.trials, summary.results.info.searched)
     goals = summary.goals
     first_columns = ("trial", "configuration", "status", "reason", "rungs", "examples", "objective")
@@ -301,7 +295,7 @@ def trial_table(summary: Summary) -> TextTable:
 
 
 def objective_cell(trial_summary: TrialSummary) -> str:
-    """Return the objective of a trial's best point, in parentheses if the point misses a constraint."""
+    """Format the objective of a trial's best point, in parentheses if the point violates a constraint."""
     if trial_summary.best is None:
         return ABSENT
     objective = show(trial_summary.objective)
@@ -309,7 +303,7 @@ def objective_cell(trial_summary: TrialSummary) -> str:
 
 
 def cost_table(summary: Summary) -> TextTable:
-    """Return a table of costs by trial status and in total; unused GPU-hours and money columns are omitted."""
+    """Return a table of costs by trial status, with a total."""
     account = summary.account
     total = account.total.cost
     columns: dict[str, Callable[[Entry], str]] = {
@@ -335,7 +329,7 @@ def cost_table(summary: Summary) -> TextTable:
 
 
 def bill_table(summary: Summary) -> TextTable:
-    """Return a table of costs by node type, with boot time and uptime; no rows if the sweep has no prices."""
+    """Return a table of costs by node type. It is empty if the sweep has no prices."""
     bill = summary.bill
     rows = []
     for node in bill.nodes:
@@ -361,7 +355,7 @@ def _hours(seconds: float) -> str:
 def mean_table(summary: Summary) -> TextTable:
     """Return a table of the front members whose configuration ran more than once.
 
-    It contains means ± standard deviations over runs on dev, and, if per-query scores are stored,
+    It shows the mean and standard deviation over runs on dev. If per-query scores are stored, it also shows
     intervals for each configuration.
     """
     results, goals = summary.results, summary.goals
@@ -396,13 +390,12 @@ def mean_table(summary: Summary) -> TextTable:
 
 
 def _interval_cells(intervals: ScoreIntervals | None, goals: Goals) -> list[str]:
-    """Return the intervals for the main scores: P, S and, if the goals define it, the ratio of S to the reference's S."""
     named = {} if intervals is None else intervals.named(goals)
     return [show_interval(named.get(name)) for name in goals.main_scores]
 
 
 def trial_counts(summary: Summary) -> str:
-    """Return how many of the search's trials have started, such as ``12 of 24, and 3 replicates``."""
+    """Return the number of started trials, such as ``12 of 24, and 3 replicates``."""
     trials = summary.results.trials
     num_replicates = sum(trial.replicate_of is not None for trial in trials)
     started = f"{len(trials) - num_replicates} of {summary.results.info.num_trials}"
@@ -473,7 +466,7 @@ def _common_parameters(results: Results) -> str:
 
 
 def shown_prompt(prompt: Prompt) -> str:
-    """Return a prompt in quotes, because it may end with a space."""
+    """Format a prompt in quotes, which make a trailing space visible."""
     if isinstance(prompt, dict):
         return ", ".join(f"{side}: {shown_prompt(text)}" for side, text in prompt.items())
     return repr(prompt) if prompt else "none"

@@ -1,4 +1,4 @@
-"""Terminal tables and lines for the front and for chosen points."""
+"""Terminal output for the front and for chosen points."""
 
 from collections.abc import Iterator, Sequence
 
@@ -29,19 +29,18 @@ from raysweep.results.commands import format_command
 from raysweep.results.types import ScoredSplit
 from raysweep.uncertainty.interval import LEVEL
 
-# Maximum number of rows in the front's table. For a longer front, the table shows the front's ends, its marked members,
-# and evenly spaced others.
+# Maximum number of rows in the table of the front. For longer fronts, the table shows the knee, the best member and
+# evenly spaced others, including the ends.
 MAX_ROWS = 24
 
-MAX_COMMANDS = 3  # for more points, only the knee's or the first point's command is printed
+MAX_COMMANDS = 3  # maximum number of export commands; for more members, only one is printed
 
 
 def front_tables(summary: Summary) -> list[TextTable]:
-    """Return tables of the front, in order of preference; the first one that fits the terminal is printed.
+    """Return tables of the front, from widest to narrowest. The first one that fits the terminal is printed.
 
-    The last table fits an 80-column terminal. If there are guard scores, a wider table contains
-    them. Intervals and scores other than the goals are omitted, and so are kinds and widths if all
-    members are plain. The captions include the configuration of each trial on the front.
+    The narrowest table fits in 80 columns and omits guard scores. All tables omit intervals and scores
+    other than P and S.
     """
     wider = [_front_table(summary, with_guards=True)] if summary.guards else []
     return [*wider, _front_table(summary, with_guards=False)]
@@ -77,7 +76,7 @@ def _front_table(summary: Summary, *, with_guards: bool) -> TextTable:
 
 
 def _shown_rows(summary: Summary) -> list[int]:
-    """Return the indices of the members that the table shows, in ascending order."""
+    """Return the indices of the members to show, in ascending order."""
     num_members = len(summary.members)
     if num_members <= MAX_ROWS:
         return list(range(num_members))
@@ -127,9 +126,9 @@ def _caption_lines(
 def choice_tables(
     summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]
 ) -> list[TextTable]:
-    """Return tables of the chosen points, in order of preference; the first one that fits the terminal is printed.
+    """Return tables of the chosen points. The first one that fits the terminal is printed.
 
-    They differ in whether they include intervals, and in whether they include all scores, guards and widths.
+    Later tables omit guards, widths and secondary scores, intervals, or both.
     """
     return [
         _choice_table(summary, chosen, splits, intervals=intervals, details=details)
@@ -176,7 +175,7 @@ def _choice_table(
 def choice_lines(
     summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]
 ) -> Iterator[str]:
-    """Yield the trials' configurations, explanations of the shown and missing scores, and export commands."""
+    """Yield lines with the trials' configurations, notes on the scores, and export commands."""
     configurations = described(summary.results)
     trials = dict.fromkeys(candidate.dev.trial or 0 for candidate in chosen)
     for trial in trials:
@@ -193,7 +192,7 @@ def choice_lines(
             )
             yield f"Intervals on {split} are missing{share}: {why_no_intervals_of(summary, unknown[0])}."
     num_members = len(summary.members)
-    for guard in summary.results.info.guards:  # measured only after the search
+    for guard in summary.results.info.guards:  # guards are measured only after the search
         num_missing = sum(guard not in member.guards for member in summary.members)
         if num_missing:
             yield f"Not yet scored on {guard}: {num_missing} of the {num_members} front members."
@@ -211,14 +210,12 @@ def choice_lines(
 def _explain_scores(
     summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]
 ) -> str:
-    text = "Scores are x100; points are chosen by their dev scores"
+    text = "Scores are x100. Points are chosen by their dev scores"
     splits_with_intervals = summary.uncertainty.keys() & set(splits)
     if splits_with_intervals:
-        text += (
-            f"; if the terminal is wide enough, brackets contain {LEVEL:.0%} intervals over queries"
-        )
+        text += f". In wide terminals, brackets contain {LEVEL:.0%} intervals over queries"
     if "dev" in splits_with_intervals:
         text += "; intervals on dev are corrected for selection bias"
     if "test" in splits and not any(candidate.test for candidate in chosen):
-        text += "; none of these points is scored on test"
+        text += ". None of these points is scored on test"
     return f"{text}."

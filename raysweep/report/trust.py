@@ -1,4 +1,4 @@
-"""Sentences about a report's certainty: the floor, the knee region, and the drop from dev to test."""
+"""Text about a front's uncertainty: the floor, the knee region, and the drop from dev to test."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ from raysweep.uncertainty.front import Floor
 from raysweep.uncertainty.interval import Interval
 from raysweep.uncertainty.selection import Drop
 
-MAX_NAMES = 5  # maximum number of members of the knee region listed by name
+MAX_NAMES = 5  # maximum number of listed members of the knee region
 
 
 def area_text(summary: Summary) -> str:
@@ -38,7 +38,7 @@ def means_text(summary: Summary) -> str:
 
 
 def trust_sentences(summary: Summary) -> list[str]:
-    """Return texts of one to three sentences each; empty if per-query scores are not stored."""
+    """Return paragraphs on the floor, the knee and the drop; empty if per-query scores are not stored."""
     sentences = []
     for split, front in summary.uncertainty.items():
         floor = front.floor
@@ -79,7 +79,7 @@ def _knee_sentence(summary: Summary, split: ScoredSplit) -> str:
     if num_others:
         texts.append(f"{num_others} more")
     listed = ", ".join(texts)
-    return f"On {split}, the knee is one of {num_members} members (share of resamples): {listed}."
+    return f"On {split}, the knee is one of {num_members} members (share of resamples in parentheses): {listed}."
 
 
 def _drop_sentence(score: str, drop: Drop) -> str:
@@ -97,13 +97,13 @@ def _drop_sentence(score: str, drop: Drop) -> str:
 
 
 def _less(difference: float) -> str:
-    """Return a difference, computed as dev minus test, in words."""
+    """Describe a difference, computed as dev minus test."""
     rounded = round(difference, 3)
     return f"{show(abs(rounded))} {'higher' if rounded < 0 else 'lower'}"
 
 
 def _less_within(interval: Interval) -> str:
-    """Return an interval in words: ``0.5 to 2.4 higher``, or ``between 0.3 higher and 0.5 lower`` if it contains 0."""
+    """Describe an interval, such as ``0.5 to 2.4 higher`` or ``between 0.3 higher and 0.5 lower``."""
     low, high = round(interval.low, 3), round(interval.high, 3)
     if low < 0 < high:
         return f"between {_less(low)} and {_less(high)}"
@@ -112,7 +112,7 @@ def _less_within(interval: Interval) -> str:
 
 
 def trust_lines(summary: Summary) -> Iterator[str]:
-    """Yield short terminal lines on whether the front beats the floor."""
+    """Yield terminal lines on whether the front beats the floor."""
     for split, front in summary.uncertainty.items():
         if front.floor is not None:
             amount = show_interval(front.floor.interval, show_area)
@@ -122,4 +122,4 @@ def trust_lines(summary: Summary) -> Iterator[str]:
             remedy = ""
             if front.floor.is_better and (command := probe_command(summary)):
                 remedy = f"; to export the probe: {command}"
-            yield f"floor (probe) on {split}: {verdict}, with the front's hypervolume minus the floor's in {amount}{remedy}"
+            yield f"floor (probe) on {split}: {verdict}, difference in hypervolume (front minus floor) {amount}{remedy}"

@@ -1,4 +1,4 @@
-"""A figure of changes on watched data against the learning rate."""
+"""A figure of the changes on watched data by learning rate."""
 
 import itertools
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ LINE_STYLES = ("-", "--", ":", "-.")
 
 
 def figure(rungs: Sequence[WatchedRung], geometry: Geometry) -> bytes:
-    """Plot each source's relative improvement, and the verdict counts, against the learning rate.
+    """Plot each source's relative improvement and the verdict counts against the learning rate.
 
-    Insignificant improvements have open markers. The scale of improvements is linear up to 10% and logarithmic beyond.
+    Open markers show insignificant changes. The improvement axis is linear up to 10% and logarithmic beyond.
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -87,7 +87,6 @@ def _draw_line(
     color: str,
     **style: Any,
 ) -> None:
-    """Draw a source's improvements at these rates, with filled markers where significant."""
     improvements = [100 * (value.improvement or 0.0) for value in values]
     axes.plot(rates, improvements, color=color, **style)
     markers: dict[str, Any] = {"color": color, "marker": "o", "markersize": 5}
@@ -105,7 +104,7 @@ def _draw_counts(axes: "Axes", rungs: Sequence[WatchedRung], geometry: Geometry)
     for rung in rungs:
         verdicts = []
         for watched_set in rung.watched.sets:
-            if watched_set.kind == "retrieval":  # has no groups, so it counts once
+            if watched_set.kind == "retrieval":  # has no groups
                 verdicts.append(watched_set.whole_by(geometry).verdict)
             else:
                 verdicts += [

@@ -1,7 +1,7 @@
 """Changes on watched data, which a sweep measures but does not optimize, and the adiabatic range of learning rates.
 
-The **adiabatic range** (Vasilyev et al., arXiv 2407.00923) is the set of learning rates at which, according to a paired
-bootstrap, the target improves significantly and no watched set worsens significantly.
+The **adiabatic range** (Vasilyev et al., arXiv 2407.00923) is the set of learning rates at which the target improves
+significantly and no watched set worsens significantly. Significance is tested with a paired bootstrap.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,23 +21,25 @@ def last_rungs(rungs: Iterable[WatchedRung]) -> list[WatchedRung]:
 
 
 def sort_rungs(rungs: Iterable[WatchedRung]) -> list[WatchedRung]:
-    """Sort rungs by learning rate and then by trial."""
     return sorted(rungs, key=lambda rung: (rung.watched.learning_rate, rung.trial))
 
 
 def is_improved(watched: Watched, geometry: Geometry) -> bool:
-    """Return whether the target improves significantly."""
+    """Return whether the target improved significantly."""
     return watched.target is not None and watched.target.whole_by(geometry).verdict == "improved"
 
 
 def worsened(watched: Watched, geometry: Geometry) -> list[str]:
-    """Return the names of the watched sets that worsen significantly as a whole."""
+    """Return the names of the watched sets that worsened significantly as a whole."""
     return [found.name for found in watched.sets if found.whole_by(geometry).verdict == "worsened"]
 
 
 @dataclass(frozen=True)
 class AdiabaticRange:
-    """The learning rates in the range and those tried, both in ascending order; ``reason`` explains an empty range."""
+    """The learning rates in the range and all that were tried, in ascending order.
+
+    ``reason`` explains why the range is empty.
+    """
 
     rates: list[float]
     tried: list[float]
@@ -51,9 +53,9 @@ class AdiabaticRange:
 
 
 def adiabatic_range(rungs: Sequence[WatchedRung], geometry: Geometry) -> AdiabaticRange | None:
-    """Return the learning rates at which every trial is adiabatic, or the reason why there are none.
+    """Return the adiabatic range, or None if there is no target.
 
-    Watched sets that are too small to be tested are ignored. The result is None if there is no target.
+    All trials with a learning rate must meet the criteria. Watched sets that are too small to be tested are ignored.
     """
     by_rate: dict[float, list[Watched]] = {}
     for rung in sort_rungs(rungs):
@@ -89,8 +91,8 @@ def adiabatic_range(rungs: Sequence[WatchedRung], geometry: Geometry) -> Adiabat
 
 WATCHED_TEXT = (
     "For each trial's last measured rung, the table shows the relative improvement in the target's PND under cosine "
-    "similarity, how many watched sets improve, stay unchanged or worsen as a whole according to a paired bootstrap, "
-    "and the lowest improvement among the watched sets. PND is the share of (positive, negative) pairs in which the "
+    "similarity. It also shows how many watched sets improve, stay unchanged or worsen as a whole according to a paired "
+    "bootstrap, and the lowest improvement among them. PND is the share of (positive, negative) pairs in which the "
     "positive is not closer to the query than the negative. Intervals are not corrected for multiple testing."
 )
 
@@ -115,7 +117,7 @@ def _adiabatic_ranges(rungs: Sequence[WatchedRung]) -> dict[Geometry, AdiabaticR
 
 
 def table(rungs: Sequence[WatchedRung], geometry: Geometry) -> TextTable:
-    """Return a table of the target's improvement and the watched sets' verdicts and lowest improvement in each trial."""
+    """Return a table of the changes on watched data in each trial."""
     columns = (
         "trial",
         "learning rate",

@@ -1,4 +1,4 @@
-"""The files in RUN/report: the front, tables, figures and a page, all made from a run's stored results."""
+"""The files in RUN/report, built from a run's stored results."""
 
 import dataclasses
 import json
@@ -35,7 +35,7 @@ Row = dict[str, Any]  # a table's cells, keyed by column
 
 @dataclass(frozen=True)
 class Report:
-    """A written report: its location, local folder and files, and the summary from which it was made."""
+    """A written report and the summary it was built from."""
 
     location: str
     folder: Path
@@ -44,11 +44,10 @@ class Report:
 
 
 def write(place: Path | Folder, to: Path | None = None) -> Report:
-    """Write a run's report to the run's ``report`` folder or to the folder ``to``, replacing any earlier report.
+    """Write a run's report to the folder ``to`` or, by default, to the run's ``report`` folder.
 
-    All scores in the report's files are x100. No file is replaced until all new files are complete,
-    so if creating the report fails, the earlier report is unchanged. Damaged scores and readings
-    are left out and listed in a note in the report.
+    Scores in the files are x100. If the report cannot be created, an earlier report is left unchanged.
+    Damaged scores and readings are omitted and listed in a note in the report.
 
     Raises:
         InputError: If ``place`` does not contain a run, if the run's settings have changed since the
@@ -59,7 +58,7 @@ def write(place: Path | Folder, to: Path | None = None) -> Report:
     folder = report.path
     if to is None and folder.is_symlink():
         raise InputError(
-            f"{folder}: is a symbolic link; allowed: a folder in the run itself, or another folder with --to"
+            f"{folder}: is a symbolic link; allowed: a regular folder, or another location with --to"
         )
     summary = summary_of(run)
     check_settings(run, summary.results.config_digests)
@@ -83,7 +82,7 @@ def write(place: Path | Folder, to: Path | None = None) -> Report:
 
 
 def replace_files(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Write files to a folder; existing files are replaced only after all new files are complete."""
+    """Write files to a folder, replacing existing files only after all new files are complete."""
     with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=folder) as unfinished:
         for name, content in contents.items():
             (Path(unfinished) / name).write_bytes(content)
@@ -166,7 +165,6 @@ def _contents(summary: Summary, origin: Origin, readings: Readings | None) -> di
 
 
 def _watched_contents(rungs: Sequence[WatchedRung], figure_png: bytes | None) -> dict[str, bytes]:
-    """Return the files about watched data; empty if the run has no such data."""
     if figure_png is None:
         return {}
     last = json.dumps(watched_trials.as_json(last_rungs(rungs)), indent=1)
@@ -178,7 +176,6 @@ def _watched_contents(rungs: Sequence[WatchedRung], figure_png: bytes | None) ->
 
 
 def _measure_files(measures: Sequence[Measure]) -> dict[str, bytes]:
-    """Return the files with the run's measures; empty if it has none."""
     if not measures:
         return {}
     rows = [dataclasses.asdict(measure) for measure in measures]
@@ -191,7 +188,7 @@ def _measure_files(measures: Sequence[Measure]) -> dict[str, bytes]:
 
 
 def _cost_rows(account: Account) -> list[Row]:
-    """Return a row for each kind of trial, then the total of all trials; money is null if there are no prices."""
+    """Return a row for each kind of trial, followed by the total. ``money`` is None if there are no prices."""
     rows: list[Row] = []
     for entry in (*account.entries, account.total):
         row = {
@@ -207,7 +204,7 @@ def _cost_rows(account: Account) -> list[Row]:
 
 
 def _point_row(point: Point, columns: Iterable[str]) -> Row:
-    """Return a point's fields as a row, with the scores in ``columns`` x100 and the label last."""
+    """Return a point as a row, with the scores in ``columns`` x100."""
     values = flat_point(point)
     row = {name: value for name, value in values.items() if name in _POINT_FIELDS}
     for name in columns:

@@ -1,4 +1,4 @@
-"""Cost of a run's trials by status, and the time saved by early stopping, for the final summary and the report."""
+"""The cost of a run's trials by status, and the time saved by early stopping."""
 
 from dataclasses import dataclass, field
 
@@ -20,13 +20,13 @@ KINDS: tuple[str, ...] = (
 
 @dataclass
 class Entry:
-    """Totals for all trials, or for one of the KINDS. ``saved_seconds`` is the time saved by early stopping."""
+    """Totals for all trials or for one of the ``KINDS``."""
 
     kind: str
     num_trials: int = 0
     num_rungs: int = 0
     cost: Cost = field(default_factory=Cost)
-    saved_seconds: float = 0.0
+    saved_seconds: float = 0.0  # time saved by early stopping
 
     def add(self, trial: Trial, num_rungs: int, saved_seconds: float) -> None:
         """Add a trial that finished ``num_rungs`` rungs."""
@@ -38,7 +38,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Account:
-    """A run's costs. ``entries`` holds the nonempty entries in the order of KINDS; ``total`` is their sum."""
+    """A run's costs, with an entry for each of the ``KINDS`` that occur."""
 
     entries: tuple[Entry, ...]
     total: Entry
@@ -55,12 +55,12 @@ class Account:
         return sum(entry.cost.seconds for entry in self.entries if entry.kind not in complete)
 
     def of(self, kind: str) -> Entry:
-        """Return the entry for one of the KINDS; it may be empty."""
+        """Return the entry for one of the ``KINDS``; it may be empty."""
         return next((entry for entry in self.entries if entry.kind == kind), Entry(kind))
 
 
 def build_account(results: Results) -> Account:
-    """Return a run's costs. Savings include only trials that early stopping, rather than a user, stopped."""
+    """Return a run's costs. Trials stopped by a user do not count as savings."""
     num_rungs_by_trial = {trial.trial: 0 for trial in results.trials}
     for rung in results.rungs:
         num_rungs_by_trial[rung.trial] = max(rung.step, num_rungs_by_trial[rung.trial])
@@ -81,7 +81,7 @@ def build_account(results: Results) -> Account:
 
 
 def sentence(account: Account, max_replicates: int | None = None) -> str:
-    """Return a one-line summary: the total cost, the time spent on incomplete trials, and the time saved."""
+    """Summarize the costs on one line."""
     uses = [
         f"{account.incomplete_seconds:,.0f} of the trial-seconds were spent on trials that did not complete"
     ]

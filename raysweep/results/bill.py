@@ -1,4 +1,4 @@
-"""Cost of a sweep's nodes, including heads, booting nodes and idle nodes."""
+"""The cost of a sweep's nodes, including head nodes, booting nodes and idle nodes."""
 
 from dataclasses import dataclass
 
@@ -10,8 +10,7 @@ from raysweep.results.types import NodeTime, Results
 class Bill:
     """A sweep's bill.
 
-    ``nodes`` has one entry per node type and price. ``trials`` is the amount charged to trials for the shares of nodes
-    that they occupied.
+    ``nodes`` has one entry per node type and price. ``trials`` is the amount charged to trials for their shares of nodes.
     """
 
     nodes: tuple[NodeTime, ...]
@@ -27,7 +26,7 @@ class Bill:
 
     @property
     def unused(self) -> float:
-        """Return the cost of running nodes that is not charged to trials: heads, idle workers and unused shares."""
+        """Return the cost of running nodes that is not charged to trials."""
         return max(0.0, self.up - self.trials)
 
     @property
@@ -36,12 +35,12 @@ class Bill:
 
 
 def build_bill(results: Results) -> Bill:
-    """Return a sweep's bill; without prices, it contains no nodes."""
+    """Return a sweep's bill. It has no nodes if the sweep has no prices."""
     return Bill(results.nodes, build_account(results).total.cost.money)
 
 
 def bill_text(bill: Bill) -> str:
-    """Return the bill as a one-line summary."""
+    """Summarize the bill on one line."""
     # nodes are counted only periodically, so their cost may be less than the amount charged to trials
     at_least = "at least " if bill.trials > bill.up else ""
     return (

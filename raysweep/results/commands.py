@@ -1,4 +1,4 @@
-"""Commands that messages suggest to users, including the location of the run."""
+"""Commands that messages suggest to users."""
 
 import shlex
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ def format_resume(run: str, *options: str) -> str:
 
 
 def resume_options(results: Results) -> list[str]:
-    """Return the options needed to continue a sweep, given how it ended; a limit that it reached is doubled."""
+    """Return the options needed to resume a sweep. Limits that it reached are doubled."""
     if results.status == "running":  # killed before it reached a limit
         return []
     if results.status == "plateau":
@@ -34,7 +34,7 @@ def resume_options(results: Results) -> list[str]:
 
 
 def options_beyond(limit: Mapping[str, float]) -> list[str]:
-    """Return the options that double each limit, keyed by configuration key."""
+    """Return the options that double the limits, which are keyed by configuration key."""
     options = []
     for key, value in limit.items():
         options += [f"--{key}", f"{2 * value:g}"]
@@ -42,9 +42,9 @@ def options_beyond(limit: Mapping[str, float]) -> list[str]:
 
 
 def shorten(run: str) -> str:
-    """Return a path inside the working directory as a relative path, and any other location unchanged.
+    """Make a path relative if it is inside the working directory.
 
-    This keeps parent folders out of reports.
+    This keeps the names of parent folders out of reports.
     """
     if location.is_uri(run):
         return run

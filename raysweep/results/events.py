@@ -1,7 +1,7 @@
-"""Events in a run's ledger: dataclasses that convert to and from JSON.
+"""Events in a run's ledger, as dataclasses that convert to and from JSON.
 
-``ledger.jsonl`` in the run folder contains one JSON object per line and is the source of truth. The ``event`` key holds
-the kind of event; the other keys are the fields of the class for that kind:
+``ledger.jsonl`` in the run folder contains one JSON object per line and is the source of truth. The ``event`` key
+is the kind of event, and the other keys are the fields of the corresponding class:
 
 ``run``     :class:`SessionStarted`
 ``trial``   :class:`TrialStarted`
@@ -67,7 +67,7 @@ class Event:
     at: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object to store. Optional fields that are None are left out; ``at`` comes last."""
+        """Return the JSON object to store, without optional fields that are None."""
         values = dataclasses.asdict(self)
         values["at"] = values.pop("at")
         for field in dataclasses.fields(self):
@@ -88,7 +88,7 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class SessionStarted(Event):
-    """A session started with these settings. The event comes first in a ledger and is repeated each time the run is resumed.
+    """A session of the run started with these settings. A ledger starts with this event.
 
     ``config_digest`` is the SHA-256 of the session's ``config.yaml``.
     """
@@ -121,9 +121,9 @@ class SessionStarted(Event):
 class TrialStarted(Event):
     """A trial started, either with a new configuration or as a replicate.
 
-    ``num_rungs`` is the number of rungs that the trial has if it completes. A replicate repeats the
-    trial ``replicate_of`` with a different seed, which is derived from ``run``, the replicate's number (from 1).
-    ``origin`` states where a requested configuration came from: its position under ``first`` or the ID of a request.
+    ``num_rungs`` is the number of rungs of the complete trial. A replicate repeats the trial ``replicate_of`` with a
+    seed derived from ``run``, the replicate's number (starting at 1). For a requested configuration, ``origin`` is its
+    position under ``first`` or the ID of the request.
     """
 
     kind = "trial"
@@ -144,13 +144,13 @@ class TrialStarted(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class RungFinished(Event):
-    """A trial was evaluated at a training budget of ``examples_seen`` examples, reached after ``seconds``.
+    """A trial was evaluated after ``examples_seen`` training examples and ``seconds`` seconds.
 
-    ``stop`` is the reason if the trial's own rule stopped it here. ``node`` is the node that the trial ran on.
-    ``may_begin`` is True if there were still trials to start, which affects early stopping. ``cost`` is the trial's cost
-    so far. ``calibration`` is the softmax head's calibration on dev, ``labeled`` holds the points that use the labels in
-    the pool, and ``measures`` holds the measures on dev. ``watched`` holds the measures on watched data, if any.
-    ``tasks`` holds the points for single data sets in a sequence; before the last data set, there are no other points.
+    ``stop`` is the reason if the trial's own stopping rule ended it at this rung. ``may_begin`` is True if there were
+    still trials to start, which affects early stopping. ``cost`` is the trial's cost so far. ``calibration`` is the
+    softmax head's calibration on dev. ``labeled`` holds the points that use the pool's labels. ``measures`` holds the
+    measures on dev, and ``watched`` those on watched data. ``tasks`` holds the points for single data sets in a
+    sequence. Before the last data set, ``points`` is empty.
     """
 
     kind = "rung"
@@ -172,7 +172,7 @@ class RungFinished(Event):
     tasks: tuple[Point, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object. Nested objects leave out the trial and step, which the event already contains."""
+        """Return the JSON object. Nested objects omit the event's trial and step."""
         values = _with_flat_points(self, super().to_json())
         if self.measures is not None:
             values["measures"] = [measure_values(measure) for measure in self.measures]
@@ -244,7 +244,7 @@ class TrialResumed(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class TrialInterrupted(Event):
-    """A running trial was interrupted, for example by the budget, by losing its worker or by the end of the session."""
+    """A running trial was interrupted, for example because its worker was lost or the session ended."""
 
     kind = "cut"
     status: ClassVar = TrialStatus.INTERRUPTED
@@ -267,7 +267,7 @@ class TrialContinued(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class TrialEnded(Event):
-    """A trial ended for good. ``traceback`` is that of the exception, if one was raised."""
+    """A trial ended permanently. ``traceback`` is set if an exception was raised."""
 
     kind = "end"
 
@@ -280,7 +280,7 @@ class TrialEnded(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointsRemoved(Event):
-    """The checkpoints of paused or interrupted ``trials`` were removed, which stops these trials for good."""
+    """The checkpoints of paused or interrupted ``trials`` were removed, so these trials cannot be resumed."""
 
     kind = "freed"
     status: ClassVar[TrialStatus] = TrialStatus.STOPPED
@@ -291,9 +291,9 @@ class CheckpointsRemoved(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicatesAveraged(Event):
-    """The scores of ``trial`` and its replicates were averaged because a replicate was about to end.
+    """The scores of ``trial`` and its replicates were averaged.
 
-    ``points`` holds the means of the points that at least two of the ``runs`` runs reached.
+    ``points`` holds the mean scores of the points that at least two of the ``runs`` runs reached.
     """
 
     kind = "mean"
@@ -303,7 +303,7 @@ class ReplicatesAveraged(Event):
     points: tuple[Mean, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object. Points leave out the trial, which the event already contains."""
+        """Return the JSON object. Points omit the event's trial."""
         points = []
         for point in self.points:
             fields = {name: getattr(point, name) for name in MEAN_FIELDS if name != "trial"}
@@ -321,9 +321,9 @@ class ReplicatesAveraged(Event):
 class PointsScored(Event):
     """Operating points were scored outside a rung: the reference, the oracle, baselines, or front members on test.
 
-    For front members, ``calibration`` is the calibration of their rung's softmax head on test, ``labeled`` holds the
-    rung's points that use the labels in the pool, and ``measures`` holds the measures on test. For the reference,
-    ``measures`` holds the measures on both splits. ``tasks`` holds the points for single data sets in a sequence.
+    For front members, ``calibration`` is the softmax head's calibration on test, ``labeled`` holds the rung's points that
+    use the pool's labels, and ``measures`` holds the measures on test. For the reference, ``measures`` holds the measures
+    on both splits. ``tasks`` holds the points for single data sets in a sequence.
     """
 
     kind = "points"
@@ -366,10 +366,7 @@ class GuardsMeasured(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class NodesCounted(Event):
-    """Node time on the cluster since the previous event of this kind, with current prices.
-
-    The time includes ``prepare``.
-    """
+    """Node time since the previous event of this kind, including ``prepare``, at current prices."""
 
     kind = "nodes"
 
@@ -389,7 +386,7 @@ class NodeExcluded(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class StageBegan(Event):
-    """A stage after the search started; it produces ``count`` scores. The event is used only to display progress."""
+    """A post-search stage with ``count`` steps started. The event is used only to display progress."""
 
     kind = "stage"
 
@@ -401,9 +398,9 @@ class StageBegan(Event):
 class SweepSteered(Event):
     """A user's request to the running sweep took effect.
 
-    ``request`` is the request's ID, which ensures that the request is executed only once. ``workers`` is the maximum
-    number of concurrent trials, ``trial`` the trial to stop, and ``config`` the complete or partial configuration to
-    try next.
+    ``request`` is the request's ID. A request whose ID is already in the ledger is not executed again. ``workers`` is
+    the maximum number of concurrent trials, ``trial`` is the trial to stop, and ``config`` is the complete or partial
+    configuration to try next.
     """
 
     kind = "steer"
@@ -429,8 +426,8 @@ class SweepSteered(Event):
 class SessionFinished(Event):
     """A session ended. ``status`` is completed, interrupted, budget, plateau or failed.
 
-    ``is_final`` is True if the sweep failed for good because too many trials failed, so that retrying the same command
-    is pointless. ``limit`` holds the key and value of the limit that ended the session, such as ``budget.minutes``.
+    ``is_final`` is True if the sweep gave up because too many trials failed. Retrying the same command is then pointless.
+    ``limit`` holds the key and value of the limit that ended the session, such as ``budget.minutes``.
     """
 
     kind = "finish"
@@ -478,7 +475,7 @@ def read_event(values: Mapping[str, Any]) -> Event:
 
     Raises:
         InputError: If the ledger's schema version is different.
-        ValueError: If the event is invalid; the message gives the reason.
+        ValueError: If the event is invalid.
     """
     kind = values["event"]
     if not isinstance(kind, str) or kind not in EVENTS:
@@ -500,7 +497,7 @@ def read_event(values: Mapping[str, Any]) -> Event:
 
 
 def _objects_in(values: Mapping[str, Any], key: str, **shared: Any) -> list[dict[str, Any]]:
-    """Return the JSON objects in one of an event's lists, adding the event's ``shared`` keys to each."""
+    """Return the objects in the list ``key``, with the keys in ``shared`` added to each."""
     objects = values[key]
     if not isinstance(objects, list) or not all(isinstance(item, Mapping) for item in objects):
         raise ValueError(f"{key} is {objects!r}; allowed: a list of objects")
@@ -518,7 +515,6 @@ def _check_plain(config: Mapping[str, Any]) -> None:
 def _with_flat_points(
     event: RungFinished | PointsScored, values: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return an event's JSON object with its points in flat form."""
     flat = {**values, "points": [flat_point(point) for point in event.points]}
     for key, points in (("labeled", event.labeled), ("tasks", event.tasks)):
         if points is not None:
@@ -527,7 +523,7 @@ def _with_flat_points(
 
 
 def _with_nested_points(values: Mapping[str, Any], **shared: Any) -> dict[str, Any]:
-    """Return an event's JSON object with its points' fields nested. Raise ``ValueError`` if a score is invalid."""
+    """Nest the scores of an event's points. Raise ``ValueError`` if a score is invalid."""
     nested = {**values}
     for key in ("points", "labeled", "tasks"):
         if key == "points" or values.get(key) is not None:
@@ -550,7 +546,6 @@ def _check_measures(measures: Iterable[Measure] | None) -> None:
 
 
 def _validated(kind: Any, values: Mapping[str, Any]) -> Any:
-    """Return a dataclass instance with these field values. Raise ``ValidationError`` if a value is invalid."""
     return _adapter(kind).validate_python(values)
 
 

@@ -1,10 +1,10 @@
-"""The ``mfgp`` sampler: proposals from a Gaussian process over configurations and training budgets.
+"""The ``mfgp`` sampler, which uses a Gaussian process over configurations and training budgets.
 
-The sampler is multi-fidelity: its model learns from the first and latest intermediate value of each trial, including
-running and pruned ones, as in freeze-thaw Bayesian optimization (Swersky, Snoek and Adams, 2014). Configurations are
-compared by their predicted values at the largest step seen so far. The model is in
-:mod:`raysweep.search.gaussian_process`, and its training data in :mod:`raysweep.search.history`. This module contains
-the candidates, the choice among them, and the Optuna sampler.
+As in freeze-thaw Bayesian optimization (Swersky, Snoek and Adams, 2014), the model also learns from
+running and pruned trials. It uses the first and latest intermediate value of each trial.
+Configurations are compared by their predicted values at the largest step seen so far. See
+:mod:`raysweep.search.gaussian_process` for the model and :mod:`raysweep.search.history` for its
+training data.
 """
 
 import math
@@ -35,18 +35,18 @@ POOL_SIZE = 256  # random candidates
 NUM_RENEWED = 64  # number of candidates replaced before each proposal
 
 
-# Copies of the best trials with some values changed are also candidates, because random candidates alone come close to
-# an optimum but do not reach it.
+# Modified copies of the best trials are also candidates, because random candidates alone come
+# close to an optimum but do not reach it.
 NUM_REFINED = 3  # trials that are copied
 NUM_COPIES = 24  # copies per trial
-# range of the standard deviation of changes to numbers in [0, 1]; one value is sampled per copy
+# range of the step size: the standard deviation of changes to numbers in [0, 1]
 STEP_SIZES = (
     0.01,
     0.3,
 )
 
 
-# number of completed trials without points after which the sampler warns
+# warn after this many completed trials without points
 NUM_WITHOUT_POINTS = 4
 STARTUP_DEVIATION = 0.25  # standard deviation of startup proposals around 0.5, if the acquisition starts in the middle
 
@@ -56,21 +56,21 @@ FixedParams = Mapping[str, Any]  # values that a proposal must have
 
 
 class MultiFidelitySampler(BaseSampler):
-    """An Optuna sampler for single-objective studies that minimize or maximize.
+    """A multi-fidelity Optuna sampler for single-objective studies.
 
-    It learns from the intermediate values (:meth:`optuna.Trial.report`) of complete, pruned and running trials, and
-    from final values if there are no intermediate ones. Steps may be in any unit that is proportional to the
-    amount of training. A trial counts as poor if it failed before reporting a value, or if its value is not finite.
-    Running trials count as if they had reached their predicted values, so several processes or threads can share a
-    study.
+    The sampler learns from the intermediate values (:meth:`optuna.Trial.report`) of complete, pruned
+    and running trials, and from the final value if a trial has no intermediate ones. Steps must be
+    proportional to the amount of training. Trials that fail before reporting a value and trials with
+    non-finite values are treated as poor. Running trials are treated as if they had reached their
+    predicted values, so several processes or threads can share a study.
 
-    Parameters may be conditional on others. Unless ``space`` is given, the sampler infers the conditions from the
-    trials (:func:`raysweep.search.conditional_space.infer_space`). Parameters that are still unknown are sampled at
-    random. The sampler keeps the values given for an enqueued trial and chooses the remaining ones.
+    Parameters may be conditional. If ``space`` is None, the sampler infers the conditions from the
+    trials (:func:`raysweep.search.conditional_space.infer_space`). Parameters that it has not seen
+    yet are sampled at random.
 
-    With a ``reference_point``, the sampler maximizes the hypervolume that the points of all trials dominate above it.
-    Trials report their points in the user attribute "raysweep:fronts", which maps each step to the list of points so
-    far. A point is a pair of scores; higher is better.
+    With a ``reference_point``, the sampler maximizes the hypervolume of the joint front of all
+    trials. Each trial must set the user attribute "raysweep:fronts", which maps each step to the list
+    of points so far. A point is a pair of scores; higher is better.
 
     The same ``seed`` and trials give the same proposals.
 
@@ -102,20 +102,20 @@ class MultiFidelitySampler(BaseSampler):
         self._lock = threading.RLock()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state without the lock, so that the sampler can be pickled and reused."""
+        """Return the state without the lock, which cannot be pickled."""
         return {name: value for name, value in vars(self).items() if name != "_lock"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _lock=threading.RLock())
 
     def reseed_rng(self) -> None:
-        """Reseed the generators with fresh entropy; Optuna calls this in each thread of a multithreaded optimization."""
+        """Reseed the random number generators."""
         with self._lock:
             self._random = np.random.default_rng()
             self._random_sampler.reseed_rng()
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        """Reset the search at a study's first trial, since the study may have the same name as an earlier one."""
+        """Reset the search at a study's first trial, because an earlier study may have had the same name."""
         if trial.number == 0:
             with self._lock:
                 self._study_name = None
@@ -134,7 +134,7 @@ class MultiFidelitySampler(BaseSampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Return the values that complete the trial's configuration, or {} if the space has no new configuration left."""
+        """Return the remaining values of the trial's configuration, or {} if the space is exhausted."""
         if not search_space:
             return {}
         with self._lock:
@@ -155,7 +155,7 @@ class MultiFidelitySampler(BaseSampler):
         return {name: value for name, value in params.items() if name in new_names}
 
     def _warn_of_missing_points(self, trials: Sequence[FrozenTrial], history: History) -> None:
-        """Warn once if trials complete without points, because the user attribute may be misnamed."""
+        """Warn once if completed trials have no points; the user attribute may be misspelled."""
         if self._reference_point is None or self._has_warned or history.num_with_values:
             return
         complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
@@ -175,14 +175,14 @@ class MultiFidelitySampler(BaseSampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        """Return a random value for a parameter that is not known yet."""
+        """Return a random value for a parameter that the search space does not contain."""
         self._raise_error_if_multi_objective(study)
         return self._random_sampler.sample_independent(study, trial, param_name, param_distribution)
 
     def _update_search(self, study: Study, trials: Sequence[FrozenTrial]) -> "_Search | None":
-        """Return the search in the currently known space, or None if no space is known yet.
+        """Return the current search, or None if the space is not known yet.
 
-        The search restarts if the study or the space has changed.
+        A new search starts if the study or the space has changed.
         """
         if study.study_name != self._study_name:
             self._study_name = study.study_name
@@ -192,7 +192,7 @@ class MultiFidelitySampler(BaseSampler):
             if self._search is None:
                 self._search = _Search(self._space, self._reference_point)
             return self._search
-        # Trials in other states may have ended before suggesting all their parameters.
+        # Trials in other states may not have suggested all their parameters.
         has_all = (TrialState.COMPLETE, TrialState.PRUNED)
         completed = [trial for trial in trials if trial.state in has_all]
         new = [trial for trial in completed if trial.number not in self._completed]
@@ -200,7 +200,7 @@ class MultiFidelitySampler(BaseSampler):
             self._completed[trial.number] = trial
         if not self._completed:
             return self._search
-        # The current space is kept if it explains all trials.
+        # Keep the current space if it is consistent with the new trials.
         if self._search is None or not all(map(self._search.space.explains, new)):
             numbers = sorted(self._completed)
             in_order = [self._completed[number] for number in numbers]
@@ -222,7 +222,7 @@ def _finite_pair(reference_point: Pair) -> Pair:
 
 
 class _Search:
-    """The candidates in one space, and the model-based choice among them."""
+    """The search of one space, with its history and candidates."""
 
     def __init__(self, space: ConditionalSpace, reference_point: Pair | None) -> None:
         self.space = space
@@ -237,8 +237,8 @@ class _Search:
         self._proposed: set[Code] = set()
 
     def propose(self, random: np.random.Generator) -> Params:
-        """Return the next configuration to try, or {} if the space has no new configuration left."""
-        # Replace the pool's oldest candidates, and all candidates that have been tried, with new random configurations.
+        """Return the next configuration to try, or {} if the space is exhausted."""
+        # Replace the oldest candidates and those already tried with new random configurations.
         num_staying = POOL_SIZE - NUM_RENEWED
         newest = self._pool[-num_staying:]
         self._pool = [(params, code) for params, code in newest if self._is_new(code)]
@@ -253,20 +253,19 @@ class _Search:
         return self._choose([*self._pool, *copies], random)
 
     def complete(self, fixed: FixedParams, random: np.random.Generator) -> Params:
-        """Return the next configuration to try among those with the values in ``fixed``."""
+        """Return the next configuration to try that has the values in ``fixed``."""
         candidates = [self._draw(fixed, random) for _ in range(NUM_RENEWED)]
         new = [(params, code) for params, code in candidates if self._is_new(code)]
         new += self._draw_near_best(fixed, random)
         return self._choose(new or candidates, random)
 
     def _is_new(self, code: Code) -> bool:
-        """Return whether a configuration is new: no trial has it, and it has not been proposed."""
         return not (
             code in self.history.tried or code in self.history.running or code in self._proposed
         )
 
     def _choose(self, candidates: Sequence[Candidate], random: np.random.Generator) -> Params:
-        """Return the best candidate, and mark it as proposed."""
+        """Return the best candidate and mark it as proposed."""
         if not candidates:
             return {}
         num_axes = len(self.space.free)
@@ -285,11 +284,10 @@ class _Search:
         return self.history.num_with_values >= self._acquisition.num_startup_trials
 
     def _choose_without_model(self, codes: Float64Array, random: np.random.Generator) -> int:
-        """Return the index of a candidate with the least-tried choices, so that a few trials cover all choices.
+        """Return the index of a candidate whose categorical values have been tried the least.
 
-        If the acquisition starts in the middle, numbers near the middle of their ranges are more likely, and the first
-        trial is the candidate nearest to the middle. Otherwise, the first of these candidates is returned; their order is
-        random.
+        If several candidates qualify, an acquisition that starts in the middle prefers numbers near the
+        middle of their ranges. Otherwise, the first one is returned; the candidates are in random order.
         """
         num_axes = len(self.space.free)
         tried = as_array(self.history.codes, num_axes)
@@ -306,14 +304,14 @@ class _Search:
             nearest = np.argmin(squared_distances)
             return int(least_tried[nearest])
         log_densities = -0.5 * squared_distances / STARTUP_DEVIATION**2
-        # keeps weights from all becoming 0 with many axes
+        # With many axes, all weights could otherwise underflow to 0.
         weights = np.exp(log_densities - log_densities.max())
         probabilities = weights / weights.sum()
         chosen = random.choice(least_tried, p=probabilities)
         return int(chosen)
 
     def _draw_near_best(self, fixed: FixedParams, random: np.random.Generator) -> list[Candidate]:
-        """Return copies of good trials with the values in ``fixed`` and some changed values; empty during startup."""
+        """Return modified copies of good trials; empty during startup."""
         if not self._uses_model:
             return []
         smallest, largest = map(math.log, STEP_SIZES)

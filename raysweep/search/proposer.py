@@ -1,7 +1,7 @@
-"""Seeded proposals of configurations in a conditional space, through Optuna's ask-and-tell interface.
+"""Proposals of configurations through Optuna's ask-and-tell interface.
 
-A paused trial is reported to a study as pruned at its rung, never as complete. If the trial later resumes and is
-reported again, the sampler sees only the latest report.
+Paused trials are reported to Optuna as pruned. If a trial resumes and is reported again, the sampler
+sees only the latest report.
 """
 
 import copy
@@ -32,7 +32,7 @@ from raysweep.search.encoding import Params
 from raysweep.search.history import FRONTS
 from raysweep.search.mfgp import MultiFidelitySampler
 
-# weights of P in ParEGO's scalarizations; each has its own study
+# weights of P in ParEGO's scalarizations, one study per weight
 PAREGO_WEIGHTS = (
     0.1,
     0.3,
@@ -42,9 +42,10 @@ PAREGO_WEIGHTS = (
 )
 
 
-MAX_SHOWN = 256  # number of trials that a sampler learns from: the latest ones, and the best of the older ones
+MAX_SHOWN = 256  # maximum number of reported trials that a sampler sees: the best and the latest
 NUM_BEST_SHOWN = 64
-NUM_TRIED_OUT = 12  # number of synthetic trials to check a sampler with; most samplers choose their first ten at random
+# number of trials used to check a sampler; most samplers choose their first ten at random
+NUM_TRIED_OUT = 12
 STUDY_STATES = {
     TrialStatus.COMPLETED: TrialState.COMPLETE,
     TrialStatus.PAUSED: TrialState.PRUNED,
@@ -62,7 +63,7 @@ class KnownTrial:
 
     params: Params
     distributions: dict[str, optuna.distributions.BaseDistribution]
-    # keyed by examples seen: the front up to then
+    # the front so far, keyed by examples seen
     fronts: dict[int, Front] = field(default_factory=dict)
 
     @property
@@ -73,11 +74,11 @@ class KnownTrial:
 
 @dataclass(frozen=True)
 class Scalarization:
-    """A study's objective: either a single number computed from a trial's front, or P and S themselves."""
+    """The objective of a study: a single number computed from a trial's front, or both P and S."""
 
     objective: Objective
     aim: Aim
-    # weight of P in ParEGO's augmented Tchebycheff value; None for other objectives
+    # weight of P in ParEGO's augmented Tchebycheff value, or None without ParEGO
     weight: float | None = None
 
     @property
@@ -88,7 +89,7 @@ class Scalarization:
 
     @property
     def reference_point_of_front(self) -> Pair | None:
-        """The reference point of the joint front's hypervolume, or None for other objectives."""
+        """The reference point if the aim is the joint front's hypervolume, otherwise None."""
         return self.objective.feasible_reference_point if self.aim == "front" else None
 
     def values(self, front: Front) -> list[float]:
@@ -103,23 +104,20 @@ class Scalarization:
 
 
 class RecentTrialsStorage(optuna.storages.InMemoryStorage):
-    """A storage that shows a sampler only the trials that are still worth learning from.
+    """An in-memory storage that hides old trials from the sampler to keep proposals fast.
 
-    It hides the earlier entries of trials that were reported again. It shows at most ``max_shown`` reported trials, or
-    all of them if ``max_shown`` is None, so that proposals do not slow down. Samplers such as TPE give almost no weight
-    to old trials anyway, except for the best ones.
+    It shows at most ``max_shown`` reported trials (None for no limit): the best and the latest.
+    Samplers such as TPE give almost no weight to other trials anyway.
     """
 
     def __init__(self, max_shown: int | None) -> None:
         super().__init__()
         self._max_shown = max_shown
         self._shown: dict[int, None] = {}  # trial numbers, in ascending order
-        self._values: dict[
-            int, float
-        ] = {}  # value of each shown trial that was reported, oldest report first
+        self._values: dict[int, float] = {}  # keyed by trial number, oldest report first
 
     def add_report(self, number: int, value: float) -> None:
-        """Record that trial ``number`` was reported to the study with this value."""
+        """Record the value reported for a trial, and hide an old trial if there are too many."""
         self._values[number] = value
         if self._max_shown is not None and len(self._values) > self._max_shown:
             best = set(heapq.nlargest(NUM_BEST_SHOWN, self._values, key=self._values.__getitem__))
@@ -127,7 +125,7 @@ class RecentTrialsStorage(optuna.storages.InMemoryStorage):
             self.hide(oldest)
 
     def hide(self, number: int) -> None:
-        """Hide this trial from the sampler."""
+        """Hide a trial from the sampler."""
         self._shown.pop(number, None)
         self._values.pop(number, None)
 
@@ -137,7 +135,7 @@ class RecentTrialsStorage(optuna.storages.InMemoryStorage):
         return trial_id
 
     def get_all_trials(self, study_id: int, deepcopy: bool = True, states: Any = None) -> list[Any]:
-        # the base class finds these without scanning all trials
+        # the base class has a fast path for waiting trials
         if states == (TrialState.WAITING,):
             return super().get_all_trials(study_id, deepcopy, states)
         trials = super().get_all_trials(study_id, False, None)
@@ -147,10 +145,10 @@ class RecentTrialsStorage(optuna.storages.InMemoryStorage):
 
 
 class ScalarizedStudy:
-    """A study that contains the sweep's trials under one scalarization, with its own trial numbers.
+    """An Optuna study of all the sweep's trials under one scalarization.
 
-    It contains every trial, including those proposed by other studies. A trial is running in the study until it first
-    pauses or ends, and has values from its first rung on. If it resumes later, each rung replaces the previous report.
+    Trials have different numbers in the study than in the sweep. A trial is running in the study until
+    it first pauses or ends. If it resumes, each later report replaces its entry with a new one.
     """
 
     def __init__(self, space: Space, sampler: str, seed: int, scalarization: Scalarization) -> None:
@@ -164,16 +162,14 @@ class ScalarizedStudy:
             storage=self.storage,
         )
         self._study_id = self.storage.get_study_id_from_name(self.study.study_name)
-        self.numbers: dict[
-            int, int
-        ] = {}  # keyed by the number in the sweep: the latest number in the study
-        # numbers in the sweep of trials that have never paused or ended
+        self.numbers: dict[int, int] = {}  # number in the study, keyed by number in the sweep
+        # trials that have never paused or ended, by number in the sweep
         self._running: set[int] = set()
         self._space = space
         self._num_trials = 0
 
     def ask(self, number: int, params: Params) -> tuple[KnownTrial, dict[str, Any]]:
-        """Request a trial with these parameters from the sampler, and return it and the values of its configuration."""
+        """Ask the sampler for a trial with these parameters, and return it with its configuration values."""
         if params:
             self.study.enqueue_trial(params)
         trial = self.study.ask()
@@ -191,12 +187,12 @@ class ScalarizedStudy:
         self.storage.hide(self.numbers.pop(number))
 
     def begin(self, number: int, known: KnownTrial) -> None:
-        """Add a running trial that was proposed by another study or outside the studies."""
+        """Add a running trial that this study did not propose."""
         self._running.add(number)
         self._add(number, known, TrialState.RUNNING)
 
     def report(self, number: int, known: KnownTrial) -> None:
-        """Report another rung of a trial, or a change in the means over its runs."""
+        """Report a trial's results after another rung or replicate."""
         has_rested = number not in self._running
         if has_rested:
             self._add(number, known, TrialState.PRUNED)
@@ -222,7 +218,7 @@ class ScalarizedStudy:
             self._add(number, known, state)
 
     def _add(self, number: int, known: KnownTrial, state: TrialState) -> None:
-        """Add the trial in its current state, replacing its earlier entry in the study."""
+        """Add a trial to the study, replacing any earlier entry."""
         if number in self.numbers:
             self.storage.hide(self.numbers[number])
         self.numbers[number] = self._num_trials
@@ -240,28 +236,27 @@ class ScalarizedStudy:
             self.storage.add_report(self.numbers[number], self._ranking_value(known))
 
     def _ranking_value(self, known: KnownTrial) -> float:
-        """Return the value by which the best of the older trials are selected."""
+        """Return the value that decides which old trials stay visible to the sampler."""
         return self.scalarization.values(known.last_front)[0] if known.fronts else -math.inf
 
     def _attributes(self, known: KnownTrial) -> dict[str, Any]:
-        """Return the user attributes that let a sampler maximize the joint front's hypervolume."""
         return {FRONTS: dict(known.fronts)} if self.scalarization.aim == "front" else {}
 
     def _final_values(self, known: KnownTrial, state: TrialState) -> list[float] | None:
         return self.scalarization.values(known.last_front) if state == TrialState.COMPLETE else None
 
     def _intermediate_values(self, known: KnownTrial) -> dict[int, float]:
-        """Return values keyed by examples seen; empty for several objectives, where Optuna does not support them."""
+        """Return the intermediate values, keyed by examples seen."""
         if self.scalarization.aim == "both":
-            return {}
+            return {}  # Optuna supports them only for a single objective
         return {seen: self.scalarization.values(front)[0] for seen, front in known.fronts.items()}
 
 
 class Proposer:
-    """The studies of one sweep. Trials have the numbers passed to :meth:`ask` and :meth:`adopt`.
+    """The source of a sweep's new configurations, backed by one or more Optuna studies.
 
-    ``limit`` is the number of trials to propose, or None for no limit. ``views`` contains the studies: one per weight
-    with ParEGO, otherwise a single one. Each proposal comes from a randomly chosen study.
+    ``views`` contains the studies: one per weight with ParEGO, otherwise a single one. Each proposal
+    comes from a random study. ``limit`` is the maximum number of trials, or None for no limit.
     """
 
     def __init__(
@@ -275,7 +270,7 @@ class Proposer:
         self._scalarization = Scalarization(objective, aim)
         self._random = np.random.default_rng(seed)
         self._known: dict[int, KnownTrial] = {}
-        self._queue: deque[Params] = deque()  # configurations to propose before any others
+        self._queue: deque[Params] = deque()  # configurations to propose first
         if sampler == "grid":
             self._queue.extend(space.grid())
             self.limit = len(self._queue)
@@ -291,7 +286,7 @@ class Proposer:
         return self._scalarization.names
 
     def values(self, front: Front) -> list[float]:
-        """Return the values that the sampler maximizes, given a trial's front; for ParEGO, the weighted objective."""
+        """Return the values to maximize for a trial's front; with ParEGO, the weighted objective."""
         return self._scalarization.values(front)
 
     def known_trial(self, number: int) -> KnownTrial:
@@ -303,7 +298,7 @@ class Proposer:
         return self._known[number]
 
     def try_first(self, number: int) -> None:
-        """Propose the configuration of the adopted trial ``number`` before all others."""
+        """Move the configuration of an adopted trial to the head of the queue."""
         params = self._known[number].params
         self._remove_from_queue(params)
         self._queue.appendleft(params)
@@ -313,7 +308,7 @@ class Proposer:
             self._queue.remove(params)
 
     def ask(self, number: int, preset: Preset | None = None) -> dict[str, Any]:
-        """Return a configuration for the sweep's trial ``number``, with the values of the preset if one is given."""
+        """Propose a configuration for a new trial, optionally with the values of a preset."""
         index = int(self._random.integers(len(self.views)))
         view = self.views[index]
         params = {} if preset is None else dict(preset.params)
@@ -330,12 +325,12 @@ class Proposer:
         return values
 
     def has_left(self, preset: Preset) -> bool:
-        """Return whether a configuration with a preset's values can still be proposed; a grid may have none left."""
+        """Return whether a configuration with the preset's values can still be proposed. Only a grid can run out."""
         values = preset.params.items()
         return self.limit is None or any(values <= params.items() for params in self._queue)
 
     def trial_with(self, preset: Preset) -> int | None:
-        """Return the first trial with a preset's values, or None if no trial matches or the preset is incomplete."""
+        """Return the first trial with the preset's values, or None if no trial matches or the preset is incomplete."""
         if not preset.is_complete:
             return None
         for number, known in self._known.items():
@@ -344,7 +339,7 @@ class Proposer:
         return None
 
     def amend(self, number: int, values: Mapping[str, Any]) -> None:
-        """Replace the values of the trial ``number``, which was just proposed."""
+        """Replace the values of a trial that was just proposed."""
         params = self.space.suggest_fixed(values).params
         if params != self._known[number].params:
             for view in self.views:
@@ -352,9 +347,9 @@ class Proposer:
             self._replace(number, values)
 
     def adopt(self, number: int, values: Mapping[str, Any], widened: Collection[str] = ()) -> None:
-        """Add a trial that was proposed elsewhere, so that its configuration is not proposed again.
+        """Add a trial that was proposed elsewhere.
 
-        For the ``widened`` parameters, values may be outside the ranges.
+        The values of ``widened`` parameters may be outside their ranges.
 
         Raises:
             ValueError: If the values are not in the space.
@@ -366,7 +361,7 @@ class Proposer:
     def _replace(
         self, number: int, values: Mapping[str, Any], widened: Collection[str] = ()
     ) -> None:
-        """Add a trial that runs with these values to all studies."""
+        """Add a trial with these values to all studies."""
         fixed = self.space.suggest_fixed(values, widened)
         distributions = {name: _distribution(*kind) for name, kind in fixed.distributions.items()}
         known = self._known[number] = KnownTrial(fixed.params, distributions)
@@ -374,7 +369,7 @@ class Proposer:
             view.begin(number, known)
 
     def report(self, number: int, examples_seen: int, front: Front) -> None:
-        """Report a trial's non-dominated points as of a rung."""
+        """Report a trial's front at a rung."""
         known = self._known[number]
         known.fronts[examples_seen] = front
         for view in self.views:
@@ -392,11 +387,11 @@ class Proposer:
 
 
 def _scalarizations(objective: Objective, aim: Aim, sampler: str) -> list[Scalarization]:
-    """Return the objectives of a sweep's studies: one per weight with ParEGO, otherwise a single one.
+    """Return the scalarization of each study.
 
-    Only ``mfgp`` can maximize the joint front's hypervolume; with other samplers, the objective is the hypervolume of
-    each trial's own front. Because ``mfgp`` supports only one objective, it maximizes the joint front's hypervolume
-    instead of P and S separately.
+    Only ``mfgp`` can maximize the hypervolume of the joint front. Other samplers maximize the
+    hypervolume of each trial's own front instead. Because ``mfgp`` supports only one objective, it
+    maximizes the hypervolume of the joint front if the aim is "both".
     """
     if aim == "both" and sampler == "mfgp":
         return [Scalarization(objective, "front")]
@@ -418,9 +413,9 @@ def _distribution(kind: str, *details: Any) -> optuna.distributions.BaseDistribu
 def make_sampler(
     name: str, seed: int, space: Space, reference_point: Pair | None = None
 ) -> optuna.samplers.BaseSampler:
-    """Create a sampler for the space from a short name or an import path such as ``optuna.samplers:QMCSampler``.
+    """Create a sampler from a short name or an import path such as ``optuna.samplers:QMCSampler``.
 
-    With a ``reference_point``, ``mfgp`` maximizes the hypervolume above it.
+    ``reference_point`` is used only by ``mfgp``.
     """
     samplers = optuna.samplers
     if name == "mfgp":
@@ -428,7 +423,7 @@ def make_sampler(
             make_conditional_space(space), seed=seed, reference_point=reference_point
         )
     if name == "tpe":
-        # Multivariate and grouped TPE fits a joint density to each set of parameters that exist together.
+        # Grouped TPE fits a joint density to each group of parameters that occur together.
         return samplers.TPESampler(seed=seed, multivariate=True, group=True, constant_liar=True)
     if name == "gp":
         return samplers.GPSampler(seed=seed, deterministic_objective=False)
@@ -444,7 +439,7 @@ def make_sampler(
             action="ignore", category=optuna.exceptions.ExperimentalWarning
         ):
             return sampler_class(**arguments)
-    except Exception as error:  # missing arguments or packages, or anything else
+    except Exception as error:  # third-party code may raise anything
         raise InputError(f"{name!r} cannot be created: {_describe(error)}") from None
 
 
@@ -476,9 +471,9 @@ def find_sampler(path: str) -> type[optuna.samplers.BaseSampler]:
 
 
 def try_out(name: str, space: Space, aim: Aim) -> None:
-    """Raise InputError unless ``name`` is a sampler that can search this space for this aim.
+    """Raise InputError if the sampler ``name`` cannot search this space with this aim.
 
-    The check requests a few trials from the sampler and reports synthetic scores for them.
+    The check runs a few trials with synthetic scores.
     """
     if name in SAMPLERS:
         return
@@ -501,7 +496,7 @@ def try_out(name: str, space: Space, aim: Aim) -> None:
 
 
 def check_sampler(loaded: LoadedSweep) -> None:
-    """Raise InputError, with the position in the file, if the sweep's sampler cannot search its space."""
+    """Raise InputError with the position in the sweep file if the sampler cannot search the space."""
     config = loaded.config
     try:
         try_out(config.sampler, loaded.space, config.objective.proposals)

@@ -1,8 +1,7 @@
-"""Replicates: reruns of configurations near the front with other seeds, so that mean scores can be compared.
+"""Replicates: reruns of configurations on or near the front with different seeds.
 
-A configuration is identified by the number of its original, the search trial that first ran it. Its replicates have
-trial numbers of their own. Points with the same name and number of examples seen are averaged over the runs that reached
-them and did not fail.
+A configuration is identified by its original: the number of the search trial that ran it first.
+Points with the same name and number of examples seen are averaged over all runs that did not fail.
 """
 
 from collections import defaultdict
@@ -24,7 +23,7 @@ Area = Callable[[Sequence[Pair]], float]  # returns the value of a front
 
 @dataclass(frozen=True)
 class MeanScores:
-    """A point's mean (P, S) over ``runs`` runs, and their sample standard deviations, which are 0 for a single run."""
+    """The mean (P, S) of a point over ``runs`` runs, and their sample standard deviations (0 for a single run)."""
 
     runs: int
     mean: Pair
@@ -32,7 +31,7 @@ class MeanScores:
 
     @classmethod
     def of(cls, pairs: Sequence[Pair]) -> "MeanScores":
-        """Return the mean scores over runs, given one pair per run."""
+        """Compute the mean scores from one pair per run."""
         array = np.array(pairs)
         mean = array.mean(axis=0)
         spread = array.std(axis=0, ddof=1) if len(pairs) > 1 else np.zeros(2)
@@ -54,10 +53,10 @@ class _MeanPoints:
 
     points: Float64Array  # (points, 2)
     owners: NDArray[np.int64]  # (points,), the original of each point
-    num_runs: NDArray[np.int64]  # (points, 1), number of the configuration's runs that count
+    num_runs: NDArray[np.int64]  # (points, 1), number of runs averaged
 
     def shifted(self, deviation: Float64Array) -> Float64Array:
-        """Return the points (points, 2) raised by their standard errors, given the ``deviation`` (2,) of one run."""
+        """Return the points (points, 2) plus one standard error, given the standard deviations (2,) of a run."""
         return self.points + deviation / np.sqrt(self.num_runs)
 
     def gain(self, original: int, shifted: Float64Array, area: Area) -> float:
@@ -68,7 +67,7 @@ class _MeanPoints:
 
 
 class Replicates:
-    """A sweep's replicates, and the mean scores of its configurations.
+    """The replicates of a sweep and the mean scores of its configurations.
 
     ``trials`` is the maximum number of replicates. ``runs`` is the maximum number of runs per configuration, including
     the original.
@@ -80,17 +79,15 @@ class Replicates:
         self._runs: dict[int, dict[int, _Run]] = {}  # keyed by original, then by trial
         self._keys: dict[int, Hashable] = {}  # keyed by original
         self._original: dict[int, int] = {}  # keyed by trial
-        self._fronts: dict[
-            int, Front
-        ] = {}  # fronts of means, keyed by original; removed when runs change
+        self._fronts: dict[int, Front] = {}  # cached fronts of means, keyed by original
 
     def original(self, number: int, key: Hashable) -> None:
-        """Register a new trial of the search. Trials with equal configurations have equal keys."""
+        """Register a new search trial. Trials with equal configurations have equal keys."""
         self._runs[number] = {number: _Run(counts=True)}
         self._keys[number], self._original[number] = key, number
 
     def replicate(self, number: int, original: int) -> int:
-        """Register a new replicate, and return its run number within the configuration; the original is run 0."""
+        """Register a new replicate and return its run number. The original is run 0."""
         runs = self._runs[original]
         runs[number] = _Run(counts=False)
         self._original[number] = original
@@ -98,7 +95,7 @@ class Replicates:
         return len(runs) - 1
 
     def rung(self, number: int, examples_seen: int, points: Mapping[Any, Pair]) -> None:
-        """Record a run's points, keyed by name, at a rung. A replicate's points count only after it has ended."""
+        """Record a run's points at a rung, keyed by name. A replicate's points count only after it has ended."""
         self._run(number).points[examples_seen] = dict(points)
 
     def end(self, number: int, failed: bool) -> None:
@@ -111,7 +108,7 @@ class Replicates:
         return self._runs[original][number]
 
     def has_any(self, original: int) -> bool:
-        """Return whether this configuration has a replicate that counts."""
+        """Return whether any replicate of this configuration counts."""
         return len(self._counting_runs(original)) > 1
 
     def _counting_runs(self, original: int, ending: int | None = None) -> list[_Run]:
@@ -121,9 +118,10 @@ class Replicates:
     def next(self, is_at_rest: Callable[[int], bool], area: Area) -> int | None:
         """Return the original to replicate next, or None if there is none.
 
-        The candidates are the configurations on the front of mean scores. If these all have the maximum number of runs,
-        the candidates are those that would be on the front if their means improved by the standard error.
-        Configurations with the fewest runs come first; ties go to those that add the most area.
+        The candidates are the configurations on the front of mean scores. If all of these have the
+        maximum number of runs, the candidates are those that would be on the front if their means
+        improved by one standard error. The candidate with the fewest runs is chosen. Ties go to the one
+        that adds the most area.
 
         Args:
             is_at_rest: Function that returns whether a trial is paused, completed or stopped.
@@ -156,10 +154,10 @@ class Replicates:
         return None
 
     def _distinct_fronts(self) -> dict[int, Front]:
-        """Return the fronts of the means for distinct configurations, keyed by original.
+        """Return the front of the means of each distinct configuration, keyed by original.
 
-        Originals with equal configurations have equal seeds, so one of them represents all: the one with the most runs.
-        Ties go to the one with the most examples seen, then to the first.
+        Originals with equal configurations have equal seeds, so only the one with the most runs is
+        included. Ties go to the one with the most examples seen, then to the first.
         """
         equal: dict[Hashable, list[int]] = defaultdict(list)
         for original in self._runs:
@@ -170,7 +168,7 @@ class Replicates:
         return {original: self._front(original) for original in chosen}
 
     def _progress(self, original: int) -> tuple[int, int]:
-        """Return a configuration's number of runs, and the number of examples that its original has seen."""
+        """Return a configuration's number of runs and the examples seen by its original."""
         runs = self._runs[original]
         return len(runs), max(runs[original].points)
 
@@ -181,7 +179,7 @@ class Replicates:
         return self._fronts[original]
 
     def _deviation_of_a_run(self) -> Float64Array:
-        """Return the standard deviations (2,) of one run's P and S, pooled over points that several runs reached."""
+        """Return the standard deviations (2,) of P and S across runs, pooled over all points with several runs."""
         spreads = []
         for original, runs in self._runs.items():
             if len(runs) == 1:
@@ -215,7 +213,7 @@ class Replicates:
         return means
 
     def mean_fronts(self, original: int) -> dict[int, Front]:
-        """Return the front of a configuration's mean scores up to each number of examples seen (ascending)."""
+        """Return the front of a configuration's mean scores so far, keyed by examples seen (ascending)."""
         front: Front = ()
         fronts = {}
         for examples_seen, points in self.means(original).items():
@@ -226,10 +224,10 @@ class Replicates:
 
 
 def _feasible(fronts: dict[int, Front], area: Area) -> dict[int, Front]:
-    """Return the feasible points of each front that has any, or all fronts unchanged if none has any."""
+    """Return the fronts without infeasible points, or unchanged if no point is feasible."""
     feasible_fronts = {}
     for original, front in fronts.items():
-        # the area is negative for an infeasible point
+        # the area of an infeasible point is negative
         feasible = tuple(pair for pair in front if area([pair]) >= 0)
         if feasible:
             feasible_fronts[original] = feasible

@@ -1,7 +1,7 @@
-"""The scheduler: proposals, early stopping, replicates and the front, without a clock, files or Ray.
+"""The scheduler, which decides which trial runs next. It does not use a clock, files or Ray.
 
-Both the sweep and the simulator behind ``raysweep replay`` feed events to the scheduler. The same events always
-lead to the same decisions, which makes it possible to resume a sweep.
+Both the sweep and the simulator behind ``raysweep replay`` use it. The same events always lead to the
+same decisions, so an interrupted sweep can be resumed.
 """
 
 import math
@@ -41,7 +41,7 @@ class TrialState:
 
 @dataclass(frozen=True)
 class RequestedConfig:
-    """A requested configuration: a preset, named by its position under ``first`` or by its request."""
+    """A configuration requested in the sweep file (under ``first``) or during the sweep."""
 
     name: str
     preset: Preset
@@ -54,14 +54,14 @@ def first_name(index: int) -> str:
 
 @dataclass
 class RequestedConfigs:
-    """A queue of requested configurations that no trial has run yet; those requested during the sweep come first."""
+    """The queue of requested configurations. Those requested during the sweep come first."""
 
     _requested: deque[RequestedConfig] = field(default_factory=deque)
     _first: deque[RequestedConfig] = field(default_factory=deque)
 
     @classmethod
     def of(cls, first: Iterable[Preset]) -> "RequestedConfigs":
-        """Return a queue of the presets in a sweep file."""
+        """Return a queue of the presets under ``first`` in a sweep file."""
         requested = [
             RequestedConfig(first_name(index), preset) for index, preset in enumerate(first)
         ]
@@ -71,7 +71,7 @@ class RequestedConfigs:
         return len(self._requested) + len(self._first)
 
     def add(self, requested: RequestedConfig) -> None:
-        """Append a configuration to those requested during the sweep, which precede those under ``first``."""
+        """Add a configuration requested during the sweep."""
         self._requested.append(requested)
 
     def has(self, preset: Preset) -> bool:
@@ -86,7 +86,7 @@ class RequestedConfigs:
         return self._requested.popleft() if self._requested else self._first.popleft()
 
     def drop(self, name: str) -> None:
-        """Remove the requested configuration with this name because a trial has already run it."""
+        """Remove the configuration with this name."""
         self._requested = deque(
             requested for requested in self._requested if requested.name != name
         )
@@ -95,10 +95,9 @@ class RequestedConfigs:
 
 @dataclass
 class Scheduler:
-    """The scheduler of a search, which chooses the next trial based on the reported rungs, pauses and ends.
+    """The scheduler of a sweep, which chooses the next trial to run.
 
-    Trials are numbered from 0 in the order in which they are proposed. On a ``plateau``, the search neither starts nor
-    resumes trials.
+    Trials are numbered from 0 in the order they start. On a plateau, only replicates start.
     """
 
     proposer: Proposer
@@ -110,7 +109,7 @@ class Scheduler:
     requested: RequestedConfigs = field(default_factory=RequestedConfigs)
     trials: dict[int, TrialState] = field(default_factory=dict)
     front: tuple[Pair, ...] = ()  # front of the entire search
-    _num_rests: int = 0  # number of times that a trial paused or ended
+    _num_rests: int = 0  # number of times a trial paused or ended
     _num_rests_at_growth: int = 0  # value of _num_rests when the front last grew enough
     _area_at_growth: float | None = None
 
@@ -125,7 +124,7 @@ class Scheduler:
 
     @property
     def can_start(self) -> bool:
-        """Whether any trials are left to propose."""
+        """Whether any new trials are left to start, excluding replicates."""
         return self.num_started < self.num_trials
 
     @property
@@ -141,14 +140,14 @@ class Scheduler:
 
     @property
     def on_plateau(self) -> bool:
-        """Whether enough trials have paused or ended without front growth for the search to end."""
+        """Whether ``plateau.trials`` trials have paused or ended since the front last grew sufficiently."""
         return (
             self.plateau is not None
             and self._num_rests - self._num_rests_at_growth >= self.plateau.trials
         )
 
     def ask(self) -> TrialState | None:
-        """Return the trial to run next: a paused one, a new one or a replicate; None if nothing can run now."""
+        """Return the next trial to run (paused, new or a replicate), or None if nothing can run now."""
         if not self.on_plateau:
             if self.requested and self.can_start:  # takes precedence over resuming paused trials
                 return self.propose()
@@ -197,15 +196,15 @@ class Scheduler:
         self.requested.add(RequestedConfig(name, preset))
 
     def amend(self, number: int, values: Mapping[str, Any]) -> None:
-        """Replace the values of a just-proposed trial, because a recording does not contain them."""
+        """Replace the values of a trial that was just proposed."""
         self.proposer.amend(number, values)
         self._begin(number, values)
 
     def adopt(self, values: Mapping[str, Any], origin: str | None = None) -> TrialState:
-        """Start a trial that was proposed elsewhere, possibly for a requested configuration or from wider ranges.
+        """Start a trial that was proposed elsewhere. ``origin`` names its requested configuration, if any.
 
         Raises:
-            ValueError: If the values are not in the space. Numbers outside its ranges are accepted.
+            ValueError: If the values are not in the space. Numbers may be outside their ranges.
         """
         number = len(self.trials)
         self.proposer.adopt(number, values, widened=values.keys())
@@ -222,7 +221,7 @@ class Scheduler:
         return trial
 
     def replicate(self, original: int) -> TrialState:
-        """Start another run of a trial's configuration, with a different seed."""
+        """Start another run of a trial's configuration with a different seed."""
         number = len(self.trials)
         run = self.replicates.replicate(number, original)
         trial = TrialState(number, self.trials[original].values, replicate_of=original, run=run)
@@ -238,21 +237,21 @@ class Scheduler:
         names: Sequence[Hashable] | None = None,
         can_start: bool | None = None,
     ) -> str | None:
-        """Record the points (P, S) at a trial's rung, and return the reason to pause the trial, or None to continue it.
+        """Record a trial's rung, and return the reason to pause the trial, or None to continue.
 
-        Early stopping does not apply to replicates.
+        Replicates always continue.
 
         Args:
-            number: Trial number.
-            examples_seen: Examples seen at this rung.
-            points: The operating points (P, S).
+            points: Operating points (P, S).
             ahead: Examples seen at each remaining rung; empty at the last rung.
-            names: Names of the points, identical in all runs of a configuration; by default, their positions.
-            can_start: Whether new trials could start when the rung was recorded; by default, whether they can now.
+            names: Names of the points, identical in all runs of a configuration. Defaults to their
+                positions.
+            can_start: Whether new trials could start when the rung was recorded. Defaults to the
+                current state.
 
         Raises:
-            InputError: If a score is not finite. The scheduler's state is then unchanged, and the trial can only
-                end as failed.
+            InputError: If a score is not finite. The scheduler is unchanged, and the trial can only end
+                as failed.
         """
         for polarity, similarity in points:
             if not (math.isfinite(polarity) and math.isfinite(similarity)):
@@ -312,7 +311,7 @@ class Scheduler:
         self.early_stopper.end(number)
 
     def _report_means(self, original: int) -> None:
-        """Replace the results reported to the sampler for a configuration with the fronts of the means over its runs."""
+        """Report a configuration's mean scores to the sampler, replacing earlier results."""
         fronts = self.replicates.mean_fronts(original)
         for examples_seen, front in fronts.items():
             self.proposer.report(original, examples_seen, front)
@@ -334,7 +333,7 @@ class Scheduler:
 def make_scheduler(
     config: SweepConfig, space: Space, reference: Pair, *, seed_offset: int = 0
 ) -> Scheduler:
-    """Return the scheduler for a new sweep, given the reference encoder's P and S on dev."""
+    """Create the scheduler of a new sweep. ``reference`` is (P, S) of the reference encoder on dev."""
     settings = config.objective
     constraints = settings.constraints.model_dump()
     objective = Objective.of(
@@ -342,7 +341,7 @@ def make_scheduler(
     )
     first = [preset_of(space, values) for values in config.first]
     seed = (config.seed + seed_offset) % 2**32
-    # An untrained trial scores like the reference encoder, unless a different encoder is the reference.
+    # The scores of an untrained trial are known only if the reference encoder is the model to train.
     untrained = reference if config.reference_encoder == config.model else None
     proposer = Proposer(space, config.sampler, seed, objective, settings.proposals)
     early_stopper = make_early_stopper(config.early_stopping, objective, untrained)

@@ -25,13 +25,13 @@ T = TypeVar("T")
 
 # how long to wait while a store does not respond or is temporarily unavailable
 PATIENCE_SECONDS = 600.0
-# the same for the first request, since the URI or the network settings may be wrong
+# shorter for the first request, since the URI or the network settings may be wrong
 FIRST_PATIENCE_SECONDS = 20.0
-LEASE = "lease.json"  # name of the lease on everything under a URI
-PART_BYTES = 16 * 2**20  # files are downloaded in parts of at most this size, one request per part
+LEASE = "lease.json"  # object name of the lease on a URI
+PART_BYTES = 16 * 2**20  # maximum data per request; larger files are transferred in parts
 NUM_THREADS = 8
 TIMEOUT_VARIABLE = "RAYSWEEP_REQUEST_SECONDS"
-DEFAULT_TIMEOUT_SECONDS = 30.0  # per request, including its data, which is at most PART_BYTES
+DEFAULT_TIMEOUT_SECONDS = 30.0  # per request, including up to PART_BYTES of data
 
 _LONGEST_TIMEOUT_SECONDS = 86_400.0
 _RETRY_SECONDS = 20.0  # how long the client itself retries a request
@@ -54,7 +54,7 @@ _PROFILE_VARIABLES = (
     "AWS_SHARED_CREDENTIALS_FILE",
     "AWS_CONFIG_FILE",
 )
-# hosts that serve credentials to machines in a cloud
+# metadata servers, which provide credentials to cloud machines
 _METADATA_HOSTS = (
     "169.254.169.254",
     "metadata.google.internal",
@@ -62,7 +62,7 @@ _METADATA_HOSTS = (
 
 
 class StorageError(OSError, InputError):
-    """An object store rejected a request or did not respond for too long. ``strerror`` is the reason."""
+    """An object store rejected a request or did not respond in time. ``strerror`` is the reason."""
 
     def __str__(self) -> str:
         return f"{self.filename}: {self.strerror}"
@@ -70,7 +70,7 @@ class StorageError(OSError, InputError):
 
 @dataclass(frozen=True)
 class Stored:
-    """A version of an object: its bytes, its tag, and its modification time by the store's clock."""
+    """A version of an object, with its modification time according to the store's clock."""
 
     content: bytes
     tag: dict[str, str]
@@ -78,7 +78,7 @@ class Stored:
 
 
 class FileStat(NamedTuple):
-    """A stored file's size in bytes, and the time of its last write in seconds since the epoch."""
+    """The size of a stored file in bytes and its modification time in seconds since the epoch."""
 
     num_bytes: int
     modified: float
@@ -86,16 +86,16 @@ class FileStat(NamedTuple):
 
 @dataclass
 class Bucket:
-    """The objects under ``uri``. Names are relative to it, with slashes between their parts.
+    """The objects under ``uri``. Object names are relative to it.
 
-    All methods raise StorageError if the store rejects a request or does not respond for ``patience`` seconds. While
-    waiting, they call ``on_wait`` with the reason. Methods may be called from any thread.
+    All methods raise StorageError if the store rejects a request or does not respond for ``patience``
+    seconds. While waiting, they call ``on_wait`` with the reason. Methods may be called from any thread.
     """
 
     uri: str
     on_wait: Callable[[str], None] = print
     patience: float = PATIENCE_SECONDS
-    # called before each attempted write; an exception cancels the write
+    # called before each write attempt; an exception cancels the write
     guard: Callable[[], None] = lambda: None
 
     @cached_property
@@ -103,7 +103,7 @@ class Bucket:
         return _connect(self.uri)
 
     def check(self) -> None:
-        """Raise InputError unless the store responds quickly. Used to validate a URI that the user has just entered."""
+        """Raise InputError unless the store responds quickly."""
         patience, self.patience = self.patience, min(self.patience, FIRST_PATIENCE_SECONDS)
         try:
             self.size_of(LEASE)
@@ -143,10 +143,10 @@ class Bucket:
         )
 
     def create(self, name: str, content: bytes) -> dict[str, str]:
-        """Write an object that does not exist yet, and return its tag.
+        """Create an object and return its tag.
 
-        If the object exists with the same content, it counts as written, because the response to an earlier attempt may
-        have been lost.
+        An existing object with the same content is accepted, because the response to an earlier attempt
+        may have been lost.
 
         Raises:
             FileExistsError: If the object exists with different content.
@@ -167,7 +167,7 @@ class Bucket:
         return self._persist_writing(put)
 
     def replace(self, name: str, content: bytes, tag: dict[str, str]) -> dict[str, str] | None:
-        """Replace the object if it still has this tag; return the new tag, or None if it has changed or is missing."""
+        """Replace an object if it still has this tag. Return the new tag, or None if it has changed or is missing."""
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
         def put() -> dict[str, str] | None:
@@ -179,7 +179,7 @@ class Bucket:
         return self._persist_writing(put)
 
     def files(self, prefix: str = "") -> dict[str, FileStat]:
-        """Return the objects whose names begin with ``prefix/``, or all objects, keyed by name in sorted order."""
+        """Return the objects whose names begin with ``prefix/`` (by default, all objects), sorted by name."""
 
         def list_files() -> dict[str, FileStat]:
             files = {}
@@ -213,7 +213,7 @@ class Bucket:
                 self._persist_writing(lambda: self._store.delete(present))
 
     def upload(self, path: Path, name: str) -> None:
-        """Upload a file of any size. Raises StorageError if part of the file did not arrive.
+        """Upload a file of any size. Raises StorageError if the upload is incomplete.
 
         S3 checks the received data against the SHA-256 in each request's signature.
         """
@@ -226,7 +226,7 @@ class Bucket:
             )
 
     def download(self, name: str, path: Path, num_bytes: int) -> None:
-        """Download an object of ``num_bytes`` bytes to a file, creating the file's folder if it does not exist."""
+        """Download an object of ``num_bytes`` bytes to a file, creating the file's folder if necessary."""
         make_private(path.parent)
         with path.open("wb") as file:
             for start in range(0, num_bytes, PART_BYTES):
@@ -235,18 +235,18 @@ class Bucket:
                 file.write(self._persist(get_range))
 
     def now(self) -> datetime:
-        """Return the time by the store's own clock, accurate to a second."""
+        """Return the current time of the store's clock, to the second."""
         self.write("clock", b"")
         modified: datetime = self._persist(lambda: self._store.head("clock"))["last_modified"]
         return modified
 
     def _persist_writing(self, request: Callable[[], T]) -> T:
-        """Return the response to a write request; the guard is called before each attempt."""
+        """Return the response to a write request, calling the guard before each attempt."""
         return self._persist(request, self.guard)
 
     def _persist(self, request: Callable[[], T], guard: Callable[[], None] = lambda: None) -> T:
         """Return the response to a request, retrying while the store does not respond or is temporarily unavailable."""
-        # Connect first: if obstore is missing, this error names the extra to install.
+        # Connect first, because if obstore is missing, the error message names the extra to install.
         _ = self._store
         from obstore.exceptions import BaseError
 
@@ -279,7 +279,7 @@ class Bucket:
 
 
 def _connect(uri: str) -> "ObjectStore":
-    """Return a client for the store, which finds and renews credentials the way the cloud's own libraries do."""
+    """Return a client for the store that finds credentials like the cloud provider's own libraries."""
     scheme, bucket, prefix, options = split(uri)
     try:
         from obstore.store import GCSStore, S3Store
@@ -311,12 +311,12 @@ def _connect(uri: str) -> "ObjectStore":
 
 
 def attempt_seconds() -> float:
-    """Return the maximum time in seconds between the start of an attempt at a small request and its arrival."""
+    """Return the maximum time in seconds until an attempted small request reaches the store."""
     return _RETRY_SECONDS + _PAUSE_SECONDS + _timeout_seconds()
 
 
 def _timeout_seconds() -> float:
-    """Return the time limit in seconds before a request is retried: ``RAYSWEEP_REQUEST_SECONDS``, by default 30."""
+    """Return the timeout in seconds after which a request is retried."""
     text = os.environ.get(TIMEOUT_VARIABLE)
     if not text:
         return DEFAULT_TIMEOUT_SECONDS
@@ -349,7 +349,10 @@ def _check_variables() -> None:
 
 
 def _profile_credentials() -> Any:
-    """Return boto3's provider of credentials from profiles and single sign-on, which the client cannot read, or None."""
+    """Return boto3's credential provider for profiles and single sign-on, or None if they are not used.
+
+    The object store client supports neither.
+    """
     if "AWS_ACCESS_KEY_ID" in os.environ:
         return None
     is_named = any(name in os.environ for name in _PROFILE_VARIABLES)
@@ -366,7 +369,7 @@ def _profile_credentials() -> Any:
             ) from None
         return None
     try:
-        # With a lifetime of 0, boto3 is queried for each request, since only boto3 tracks when the credentials expire.
+        # A TTL of 0 disables caching, because only boto3 tracks when the credentials expire.
         return Boto3CredentialProvider(ttl=timedelta(0))
     except ValueError:  # no credentials in any profile
         return None
@@ -391,7 +394,6 @@ def _status(error: Exception) -> int | None:
 
 
 def _is_temporary(error: Exception) -> bool:
-    """Return whether an error may be temporary."""
     from obstore.exceptions import GenericError
 
     status = _status(error)
@@ -402,10 +404,7 @@ def _is_temporary(error: Exception) -> bool:
 
 
 def describe_error(error: Exception) -> str:
-    """Return a short description of the error.
-
-    It omits details of the store's response that may be secret, such as an access key ID.
-    """
+    """Return a short description of the error, without secrets in the response such as access key IDs."""
     from obstore.exceptions import InvalidPathError
 
     text = str(error)
@@ -423,7 +422,7 @@ def describe_error(error: Exception) -> str:
         )
         code_text = f" {code.group(1)}" if code else ""
         return f"the store responded with status {status}{code_text}{hint}"
-    if "TimedOut" in text:  # the client's wording when a request takes too long in total
+    if "TimedOut" in text:  # how the client reports a request that exceeds the timeout
         return "timed out"
     for words in (
         "Connection refused",

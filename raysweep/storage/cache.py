@@ -1,10 +1,10 @@
-"""Local copies of artifacts from an object store, named like the artifacts. The least recently used are evicted first.
+"""A least-recently-used cache of artifacts from an object store.
 
-A copy is downloaded under a hidden name, ``.NAME.`` followed by eight hexadecimal digits, and renamed back to a hidden
-name before it is removed. A killed process therefore leaves behind only partial copies with hidden names.
+While a copy is downloaded or removed, it has a hidden name: ``.NAME.`` followed by eight hexadecimal
+digits. A killed process therefore leaves partial copies only under hidden names.
 
-Before a process uses a copy, it compares the copy's files with the checksums in the artifact's manifest, and downloads
-any damaged file again.
+Before a copy is used, its files are compared with the checksums in the artifact's manifest, and damaged
+files are downloaded again.
 """
 
 import contextlib
@@ -30,19 +30,20 @@ from raysweep.storage.scratch import cache_folder
 
 LIMIT_VARIABLE = "RAYSWEEP_CACHE_GIB"
 DEFAULT_GIB = 50.0
-MANIFEST = "artifact.json"  # written as an artifact's last file and removed first
+MANIFEST = "artifact.json"  # an artifact's manifest, written last and removed first
 CHECKSUMS = "crc32"  # key in the manifest for the CRC-32 of each file
 OWN_CHECKSUM = "manifest_crc32"  # key in the manifest for the CRC-32 of its other entries
-BLOCK_BYTES = 1 << 20  # number of bytes read at a time to compute a checksum
+BLOCK_BYTES = 1 << 20  # number of bytes to read at a time for a checksum
 
 in_use: dict[Path, IO[bytes]] = {}  # shared locks, held until this process ends
 
 
 def cached(folder: BucketFolder, name: str) -> Path:
-    """Return a local copy of the artifact ``name``; the copy is kept until this process ends.
+    """Return a local copy of an artifact and keep it in the cache until this process ends.
 
     Raises:
-        InputError: If the artifact does not fit into the cache alongside the copies in use, or is damaged in the store.
+        InputError: If the artifact does not fit into the cache next to the copies in use, or is damaged
+            in the store.
         FileNotFoundError: If the stored artifact is missing or incomplete.
     """
     root = cache_folder() / "artifacts"
@@ -78,7 +79,7 @@ def _lock_copy(folder: BucketFolder, name: str, place: Path) -> IO[bytes]:
 
 
 def write_manifest(manifest: dict[str, Any]) -> bytes:
-    """Return the content of an artifact's manifest, with a checksum of its own."""
+    """Return a manifest as JSON, including its own checksum."""
     return _as_json({**manifest, OWN_CHECKSUM: zlib.crc32(_as_json(manifest))})
 
 
@@ -87,9 +88,9 @@ def _as_json(manifest: dict[str, Any]) -> bytes:
 
 
 def _repair(folder: BucketFolder, name: str, copy: Path) -> None:
-    """Download the damaged files of a copy again. This process must hold a shared lock on the copy.
+    """Download the damaged files of a copy again. The caller must hold a shared lock on the copy.
 
-    Each file is replaced atomically, so processes that use the copy are not affected.
+    Files are replaced atomically because other processes may be using the copy.
     """
     if not (damaged := _find_damaged(copy)):
         return
@@ -116,12 +117,12 @@ def _repair(folder: BucketFolder, name: str, copy: Path) -> None:
 
 
 def _find_damaged(copy: Path) -> list[str]:
-    """Return the names of the files of a copy that are missing or do not match their checksums in the manifest."""
+    """Return the names of files that are missing or do not match their checksums in the manifest."""
     try:
         manifest: dict[str, Any] = json.loads((copy / MANIFEST).read_bytes())
         own_checksum = manifest.pop(OWN_CHECKSUM, None)
         checksums: dict[str, int] = manifest.get(CHECKSUMS, {})
-        # a damaged name may refer to a file outside the copy
+        # names in a damaged manifest may refer to files outside the copy
         stays_inside = all(_is_relative(name) for name in checksums)
     except (OSError, ValueError, AttributeError, TypeError, RecursionError):
         return [MANIFEST]
@@ -170,8 +171,8 @@ def _hidden(place: Path) -> Path:
 
 
 def _download(folder: BucketFolder, name: str, place: Path) -> None:
-    """Download an artifact. This process must hold the artifact's exclusive lock."""
-    # Remove what killed processes left behind; _make_room would skip it, because this process holds the lock.
+    """Download an artifact. The caller must hold an exclusive lock on it."""
+    # Remove leftovers of killed processes here, because _make_room skips locked copies.
     hidden = f".{place.name}."
     for path in place.parent.iterdir():
         is_part = path == place or path.name.startswith(hidden)
@@ -212,7 +213,7 @@ def _make_room(place: Path, num_bytes: int) -> None:
 
 
 def _eviction_key(copy: Path) -> tuple[bool, float]:
-    """Return the sort key for removing copies: partial copies first, then the least recently used."""
+    """Return a sort key that places partial copies first, then the least recently used ones."""
     try:
         last_used = copy.stat().st_mtime
     except OSError:  # another process has removed the copy or finished downloading it
@@ -221,7 +222,7 @@ def _eviction_key(copy: Path) -> tuple[bool, float]:
 
 
 def check_room(folder: Folder, names: Iterable[str]) -> None:
-    """Raise InputError if the artifacts that trials use from an object store exceed the cache's size limit in total."""
+    """Raise InputError if the total size of these artifacts exceeds the cache limit."""
     if isinstance(folder, LocalFolder):  # local artifacts are used in place
         return
     num_bytes = sum(sum(folder.sizes(name).values()) for name in set(names))
@@ -235,12 +236,12 @@ def check_room(folder: Folder, names: Iterable[str]) -> None:
 
 
 def _format_gib(num_bytes: int) -> str:
-    """Return the size in GiB, rounded up, so that the printed number is large enough to serve as a limit."""
+    """Return the size in GiB, rounded up so that users can set it as the limit."""
     return f"{math.ceil(100 * num_bytes / 2**30) / 100:g}"
 
 
 def limit_gib() -> float:
-    """Return the size limit for this machine's cache, in GiB.
+    """Return the size limit of this machine's cache in GiB.
 
     Raises:
         InputError: If the environment variable is not a positive number.

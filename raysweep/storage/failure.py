@@ -27,14 +27,13 @@ def storage_problem(error: BaseException | None) -> str | None:
 
 
 def file_problem(error: OSError) -> str | None:
-    """Return a one-line description of a storage or permission failure that users can fix, or None otherwise."""
+    """Return a one-line description of a storage or permission error, or None for other errors."""
     if is_of_storage(error) or error.errno in _FORBIDDEN:
         return _format_error(error)
     return None
 
 
 def _format_error(error: BaseException) -> str:
-    """Return an error's message on one line."""
     if isinstance(error, StorageError) or not isinstance(error, OSError) or not error.strerror:
         return " ".join(str(error).split())
     return f"{error.filename}: {error.strerror}" if error.filename else error.strerror

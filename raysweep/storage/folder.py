@@ -1,4 +1,4 @@
-"""A folder whose files are read and written locally, whether the folder is local or in an object store."""
+"""A common interface to folders on a file system and in an object store."""
 
 import contextlib
 import errno
@@ -23,10 +23,10 @@ UPLOAD_SECONDS = 60.0  # interval between uploads of growing files
 
 
 class Folder(Protocol):
-    """A folder. Names are relative, with slashes between their parts; "" is the folder itself.
+    """A folder on a file system or in an object store. Names are relative paths; "" is the folder itself.
 
-    Files are read and written under ``path``. Call :meth:`fetch` before reading files that another process wrote, and
-    :meth:`store` after writing. For a local folder, :meth:`fetch` does nothing. Both raise OSError on failure.
+    Files are read and written under ``path``. Call :meth:`fetch` before reading files that another
+    process wrote, and :meth:`store` after writing. Both raise OSError on failure.
     """
 
     @property
@@ -41,7 +41,7 @@ class Folder(Protocol):
         """Return a subfolder."""
 
     def fetch(self, name: str = "") -> Path:
-        """Update the local copy of a file or folder and return its path. If nothing is stored, there is no copy."""
+        """Update the local copy of a file or folder and return its path, which may not exist."""
 
     def read(self, names: Sequence[str], num_bytes: int | None = None) -> list[bytes]:
         """Return the stored content of small files, or at most the first ``num_bytes`` bytes of each.
@@ -51,16 +51,16 @@ class Folder(Protocol):
         """
 
     def put(self, name: str, content: bytes) -> None:
-        """Store a file with this content atomically, replacing any existing file."""
+        """Write a file atomically, replacing any existing file."""
 
     def keep(self, name: str, content: bytes) -> None:
-        """Store a file like :meth:`put`; once this method returns, the file survives a power failure."""
+        """Write a file like :meth:`put`, and flush it to durable storage."""
 
     def store(self, name: str = "") -> None:
-        """Store everything under ``path``; once this method returns, all of it survives a power failure."""
+        """Write a file or folder under ``path`` to durable storage."""
 
     def let_go(self, name: str) -> None:
-        """Remove the local copy of data that is also stored elsewhere."""
+        """Remove the local copy of a file or folder in an object store."""
 
     def remove(self, name: str) -> None:
         """Permanently remove a file or folder if it exists."""
@@ -147,7 +147,7 @@ class LocalFolder:
     def store(self, name: str = "") -> None:
         path = self.path / name
         flush(path)
-        # a file's or folder's entry is stored in its parent
+        # new entries are durable only after the parent folders are flushed
         for folder in path.parents[: len(Path(name).parts)]:
             _flush_one(folder)
 
@@ -192,9 +192,9 @@ class LocalFolder:
 
 
 def flush(place: Path) -> None:
-    """Flush a file, or a folder and everything in it, to disk before returning. Raises OSError on failure.
+    """Flush a file, or a folder and its contents, to disk. Raises OSError on failure.
 
-    Flush before renaming into place; otherwise the new name could refer to empty files after a power failure.
+    Flush files before renaming them into place; otherwise, they may be empty after a power failure.
     """
     for parent, folders, files in os.walk(place):
         for name in (*files, *folders):
@@ -211,7 +211,7 @@ def _flush_one(path: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        # cannot be flushed, as with folders on some network file systems
+        # some network file systems cannot flush folders
         if error.errno != errno.EINVAL:
             raise
     finally:
@@ -220,7 +220,7 @@ def _flush_one(path: Path) -> None:
 
 @dataclass(frozen=True)
 class BucketFolder:
-    """A folder under a URI, with local copies of some of its files."""
+    """A folder in an object store, with local copies of some of its files."""
 
     bucket: Bucket
     path: Path
@@ -231,7 +231,7 @@ class BucketFolder:
         return location.join(self.bucket.uri, self.prefix) if self.prefix else self.bucket.uri
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle only the location, because each process has its own local copies and finds its own credentials."""
+        """Pickle only the location, because local copies and credentials are specific to a process."""
         return open_folder, (self.location,)
 
     def within(self, name: str) -> "BucketFolder":
@@ -266,7 +266,7 @@ class BucketFolder:
     def store(self, name: str = "") -> None:
         path = self.path / name
         files = sorted(file for file in path.rglob("*") if file.is_file())
-        # in sorted order, so that the last file marks a complete upload
+        # in sorted order, because the last file marks a complete upload
         for file in files or [path]:
             relative = file.relative_to(self.path).as_posix()
             self.bucket.upload(file, self.object_name(relative))
@@ -294,11 +294,11 @@ class BucketFolder:
         return {file[skip:]: stat for file, stat in files.items() if len(file) > skip}
 
     def object_name(self, name: str) -> str:
-        """Return the bucket's object name for ``name`` in this folder."""
+        """Return the object name of a file in this folder."""
         return "/".join(part for part in (self.prefix, name) if part)
 
     def _stored(self, name: str) -> dict[str, int]:
-        """Return the objects that a name refers to: the object with exactly this name, or the objects below it."""
+        """Return the sizes of the objects below a name, or of the object with exactly this name."""
         full = self.object_name(name)
         sizes = self.bucket.sizes(full)
         if full and not sizes and (num_bytes := self.bucket.size_of(full)) is not None:
@@ -308,10 +308,9 @@ class BucketFolder:
 
 @contextlib.contextmanager
 def uploaded(folder: Folder, names: list[str], seconds: float = UPLOAD_SECONDS) -> Iterator[None]:
-    """Upload growing files, such as logs, every ``seconds`` seconds if they changed, and once when the context exits.
+    """Upload growing files, such as logs, every ``seconds`` seconds and when the context exits.
 
-    Errors are ignored. Like all of a run's data in a bucket, the files are written only while this process holds the
-    run; see ``Bucket.guard``.
+    Errors are ignored.
     """
     if isinstance(folder, LocalFolder):
         yield

@@ -1,7 +1,7 @@
-"""Leases: exclusive rights to change the data under a URI. They expire unless their holders renew them.
+"""Leases, which give one process the exclusive right to change the data under a URI.
 
-A turn is an exclusive right to work on something in a local or bucket folder, so that several processes do not all do
-the same work.
+A lease expires unless its holder renews it. A turn prevents several processes from doing the same work
+in a local or bucket folder.
 """
 
 import contextlib
@@ -25,15 +25,15 @@ from raysweep.storage.bucket import LEASE, Bucket, StorageError, Stored, attempt
 from raysweep.storage.folder import BucketFolder, Folder
 from raysweep.storage.private import make_private
 
-SECONDS = 120.0  # duration of a lease, counted from when it reaches the store
-# leases are proportionally longer if an attempt at a request may take longer than this
+SECONDS = 120.0  # duration of a lease from the time it reaches the store
+# leases are proportionally longer if a request attempt may take longer than this
 USUAL_ATTEMPT_SECONDS = 60.0
 MAX_SECONDS = 86_400.0  # a stored lease that lasts longer is treated as damaged
 RENEW_SECONDS = 20.0
-NOTICE_SECONDS = 5.0  # how soon a holder stops after discovering that its lease was taken over
+NOTICE_SECONDS = 5.0  # time for a holder to stop after it discovers that its lease was taken over
 TURN_SECONDS = 30.0  # maximum time that others wait after a holder is killed
 TURN_RENEW_SECONDS = 5.0
-CLOCK_SECONDS = 2.0  # maximum error in a store's times, which are rounded to seconds
+CLOCK_SECONDS = 2.0  # maximum error of a store's times, which are rounded to seconds
 
 
 def _holder() -> str:
@@ -46,11 +46,11 @@ def _holder() -> str:
 
 @dataclass
 class Lease:
-    """A lease on the contents of ``bucket``. A thread renews it from :meth:`acquire` to :meth:`release`.
+    """A lease on the contents of ``bucket``, renewed by a thread between :meth:`acquire` and :meth:`release`.
 
-    For other processes, the lease expires by the store's clock. For its holder, it expires no later than that, because
-    the holder starts counting before it sends a renewal. ``note`` is the progress recorded in the lease, such as the
-    ledger's position, or None if the lease was damaged.
+    For other processes, the duration starts when a renewal reaches the store. For the holder, it starts
+    when the renewal is sent, so the holder never uses an expired lease. ``note`` is the progress recorded
+    in the lease, such as the ledger's position, or None if the lease was damaged.
     """
 
     bucket: Bucket
@@ -59,13 +59,13 @@ class Lease:
         default_factory=lambda: SECONDS * max(1.0, attempt_seconds() / USUAL_ATTEMPT_SECONDS)
     )
     renew_seconds: float = field(default_factory=lambda: RENEW_SECONDS)
-    # appended to the message for users who are waiting
+    # appended to the message that is printed while waiting
     advice: str = ". To stop that process and continue now: --take-over"
     on_lost: Callable[[], None] = lambda: None  # called from the renewal thread
     session: str = field(default_factory=lambda: uuid.uuid4().hex)
     note: dict[str, Any] | None = field(default_factory=dict)
     _tag: dict[str, str] = field(default_factory=dict, repr=False)
-    _held_until: float = field(default=0.0, repr=False)  # by the monotonic clock
+    _held_until: float = field(default=0.0, repr=False)  # on the monotonic clock
     # the reason why the last renewal failed
     _problem: StorageError | None = field(default=None, repr=False)
     _lost_to: str | None = field(default=None, repr=False)
@@ -77,11 +77,11 @@ class Lease:
     ) -> dict[str, Any] | None:
         """Acquire the lease and return the previous holder's note, or None if the lease was damaged.
 
-        If another process holds the lease, report that process and the expiry time, and wait until the lease expires.
-        With ``take_over``, take the lease away from its holder, which then stops.
+        If another process holds the lease, wait until it expires. With ``take_over``, take the lease from
+        its holder, which then stops.
         """
         last_note: dict[str, Any] | None = {}
-        taken_from: str | None = None  # the previous holder, which may not have noticed yet
+        taken_from: str | None = None  # the previous holder, which may still be running
         began = _clock()
         while not self._create():
             try:
@@ -153,15 +153,15 @@ class Lease:
             now = self.bucket.now()
 
     def ensure(self, say: Callable[[str], None]) -> None:
-        """Return once the lease is valid for longer than a request may take, waiting for its renewal if necessary.
+        """Wait until the lease is valid for longer than a request may take.
 
         Raises:
-            StorageError: If another process has taken over the lease, the lease was removed, or it cannot be renewed,
-                either permanently or for longer than the bucket's patience.
+            StorageError: If the lease was taken over or removed, or cannot be renewed within the bucket's
+                patience.
         """
         is_reported = False
         began = _clock()
-        # A request must not only be sent but also reach the store before the lease expires.
+        # A request must reach the store before the lease expires.
         margin = min(attempt_seconds(), self.seconds / 2)
         while True:
             if self._lost_to is not None:
@@ -185,7 +185,7 @@ class Lease:
 
     @property
     def lost(self) -> str | None:
-        """Return a message that names the process that took over the lease, or None if the lease was not lost."""
+        """Return a message that names the process that took over the lease, or None if there is none."""
         return None if self._lost_to is None else f"taken over by {self._lost_to}"
 
     def release(self) -> None:
@@ -249,7 +249,7 @@ def _clock() -> float:
 
 
 def read_note(bucket: Bucket, name: str) -> dict[str, Any] | None:
-    """Return the note from a lease's current or last holder, or None if the lease is damaged."""
+    """Return the note of a lease's current or last holder, or None if the lease is damaged."""
     try:
         stored = bucket.read_version(name)
     except FileNotFoundError:
@@ -259,10 +259,7 @@ def read_note(bucket: Bucket, name: str) -> dict[str, Any] | None:
 
 
 def is_live(bucket: Bucket, name: str) -> bool:
-    """Return whether a process holds a lease, or held it so recently that it may still do so.
-
-    The lease's expiry time is compared with the local clock, and nothing is written.
-    """
+    """Return whether a lease is still held. Its expiry time is compared with the local clock."""
     try:
         stored = bucket.read_version(name)
     except FileNotFoundError:
@@ -284,7 +281,7 @@ def _duration(lease: dict[str, Any]) -> float | None:
 
 
 def _parse(stored: Stored) -> dict[str, Any]:
-    """Return a lease's values; if the lease is damaged, only its note, which is None."""
+    """Return a lease's values, or only a note of None if the lease is damaged."""
     damaged = {"note": None}
     try:
         values = json.loads(stored.content)
@@ -295,11 +292,10 @@ def _parse(stored: Stored) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def turn(folder: Folder, name: str, say: Callable[[str], None]) -> Iterator[None]:
-    """Wait for an exclusive turn to change ``name`` in a folder, and hold the turn until the context exits.
+    """Wait for an exclusive turn to change ``name`` in a folder, and hold it until the context exits.
 
-    One process does the work, while the others wait and then find it done. Doing the work twice must be harmless,
-    because a process that cannot reach the store for too long loses its turn. While waiting, ``say`` is called with a
-    message about the current holder.
+    The work must be idempotent, because a process loses its turn if it cannot reach the store for too
+    long. ``say`` is called with a message if this process has to wait.
     """
     if isinstance(folder, BucketFolder):
         lock = folder.object_name(f"building/{name}.json")
@@ -320,7 +316,7 @@ def _locked(path: Path, say: Callable[[str], None]) -> Iterator[None]:
     try:
         make_private(path.parent)
         file = _lock(path, say)
-    except OSError:  # no lock support, or no permission, which a later write reports
+    except OSError:  # locks are unsupported, or permission is missing, which a later write reports
         yield
         return
     with file:
@@ -332,9 +328,9 @@ def _locked(path: Path, say: Callable[[str], None]) -> Iterator[None]:
 
 
 def _lock(path: Path, say: Callable[[str], None]) -> IO[bytes]:
-    """Return the file at this path, locked.
+    """Open and lock the file at this path.
 
-    The holder removes the file when it is done, so the file may no longer exist once the lock is acquired.
+    Retry if the previous holder removed the file before the lock was acquired.
     """
     while True:
         file = path.open("ab")

@@ -1,8 +1,8 @@
 """A log in which each line is durable before the next is written.
 
-``NAME.jsonl`` holds the lines in order. In an object store, which cannot append, line N is the object ``NAME/N.jsonl``,
-written once. If both exist, for example because a run was moved to an object store, the objects follow the lines in the
-file.
+On a file system, the log is the file ``NAME.jsonl``. An object store does not support appending, so line
+N is the object ``NAME/N.jsonl``. If both exist, for example after a run was moved to an object store, the
+objects follow the lines in the file.
 """
 
 import contextlib
@@ -29,31 +29,31 @@ LOCK_PAUSE_SECONDS = 0.05
 class LineLog(Protocol):
     """A log that one process at a time appends to. Methods raise OSError if the log cannot be read or written."""
 
-    # the last holder's note if the storage keeps notes, or None if the note is damaged
+    # the previous holder's note: {} if it is missing, None if it is damaged
     noted: dict[str, Any] | None
 
     @property
     def lost(self) -> str | None:
-        """Return which process has taken over the log, as a message, or None if none has."""
+        """Return a message that names the process that took over the log, or None if there is none."""
 
     def open(self) -> bytes:
-        """Acquire the log for this process and return its content. Existing lines stay unchanged.
+        """Acquire the log for this process and return its content.
 
         Raises:
             InputError: If another process holds the log.
         """
 
     def append(self, line: bytes, offset: int, number: int) -> None:
-        """Durably write line ``number``, starting at 1, after the first ``offset`` bytes.
+        """Durably write line ``number`` (counted from 1) after the first ``offset`` bytes.
 
-        In a file, anything beyond the offset is discarded, because an earlier write may have been interrupted.
+        In a file, any later content is discarded, because it is from an interrupted write.
         """
 
     def set_aside(self, unfinished: bytes, number: int) -> None:
-        """Move a truncated line, found where line ``number`` should be, to ``NAME.unfinished``."""
+        """Move line ``number``, which is incomplete, to ``NAME.unfinished``."""
 
     def note(self, values: dict[str, Any]) -> None:
-        """Record how far the work has progressed; the next process that opens the log reads this as ``noted``."""
+        """Record the progress for the next process that opens the log, which reads it as ``noted``."""
 
     def close(self) -> None:
         """Release the log so that other processes can acquire it."""
@@ -69,9 +69,9 @@ def line_log(
 ) -> LineLog:
     """Return the log ``name`` in a folder.
 
-    ``say`` is called with a message while the log waits for a store or another process. With ``take_over``, the log is
-    taken from the process that holds it. ``on_lost`` is called from another thread if another process takes over the
-    log.
+    ``say`` is called with a message while waiting for the store or another process. With ``take_over``,
+    the log is taken from the process that holds it. ``on_lost`` is called from another thread if another
+    process takes over the log.
     """
     if isinstance(folder, BucketFolder):
         return LineObjects(folder, name, say, take_over, on_lost)
@@ -98,14 +98,14 @@ def read_log(folder: Folder, name: str) -> bytes:
 
 
 def read_log_after(folder: Folder, name: str, known: bytes) -> bytes:
-    """Return a log's complete lines; lines already in ``known`` are not downloaded again from an object store."""
+    """Return a log's complete lines. From an object store, only the lines after ``known`` are downloaded."""
     if not known or not isinstance(folder, BucketFolder):
         return _complete_lines(read_log(folder, name))
     return b"".join([known, *_read_lines_after(folder, name, known)])
 
 
 def read_noted(folder: Folder) -> dict[str, Any] | None:
-    """Return the note currently stored with the folder's log, like :attr:`LineLog.noted`, without acquiring the log."""
+    """Return the note of the folder's log without acquiring the log; see :attr:`LineLog.noted`."""
     return (
         read_note(folder.bucket, folder.object_name(LEASE))
         if isinstance(folder, BucketFolder)
@@ -114,7 +114,7 @@ def read_noted(folder: Folder) -> dict[str, Any] | None:
 
 
 def is_held(folder: Folder, name: str) -> bool | None:
-    """Return whether a process has this log open, or None if that is unknown. The log is not acquired.
+    """Return whether a process has this log open, or None if that is unknown.
 
     In an object store, a killed process is considered to hold the log until its lease expires.
     """
@@ -139,12 +139,12 @@ def is_held(folder: Folder, name: str) -> bool | None:
 
 
 def _complete_lines(content: bytes) -> bytes:
-    """Return the content without a truncated last line; such a line never counts once more lines follow it."""
+    """Return the content without an incomplete last line."""
     return content[: content.rfind(b"\n") + 1]
 
 
 def _read_lines_after(folder: Folder, name: str, content: bytes) -> list[bytes]:
-    """Return, in order, the lines stored as objects that come after those in ``content``."""
+    """Return the lines stored as objects after those in ``content``, in order."""
     num_lines = content.count(b"\n")
     names = []
     for object_name in sorted(folder.names(name)):
@@ -155,13 +155,13 @@ def _read_lines_after(folder: Folder, name: str, content: bytes) -> list[bytes]:
 
 
 class LineFile:
-    """A log on a file system; it is locked while open."""
+    """A log on a file system, locked while it is open."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.noted: dict[str, Any] | None = {}  # not needed, because the file itself is complete
+        self.noted: dict[str, Any] | None = {}  # files have no note
         self._file: FileIO | None = None
-        self._copied = b""  # validated lines from objects, written to the file with the next line
+        self._copied = b""  # lines stored as objects, to be written to the file with the next line
 
     @property
     def lost(self) -> str | None:
@@ -241,7 +241,7 @@ class LineObjects:
         self._name = name
         self._say = say
         self._take_over = take_over
-        # used to write the lease itself
+        # the lease itself is written without the guard
         unguarded = dataclasses.replace(folder.bucket, guard=lambda: None)
         self._lease = Lease(unguarded, folder.object_name(LEASE), on_lost=on_lost)
         self._is_open = False
@@ -253,7 +253,7 @@ class LineObjects:
     def open(self) -> bytes:
         self.noted = self._lease.acquire(self._say, take_over=self._take_over)
         self._is_open = True
-        # called before every write to the run through this folder
+        # check the lease before every write to this folder
         self._folder.bucket.guard = self._ensure_held
         try:
             return read_log(self._folder, self._name)
@@ -271,7 +271,7 @@ class LineObjects:
             raise StorageError(
                 errno.EEXIST, reason, location.join(self._folder.bucket.uri, name)
             ) from None
-        self._ensure_held()  # raises if another process has taken over the log, in which case this line has no effect
+        self._ensure_held()  # raises if another process has taken over the log; this line then has no effect
 
     def set_aside(self, unfinished: bytes, number: int) -> None:
         bucket = self._folder.bucket

@@ -1,7 +1,7 @@
 """Locations that users specify: a folder on a file system, ``s3://BUCKET/PREFIX`` or ``gs://BUCKET/PREFIX``.
 
-Locations are strings. A URI may contain only options that locate its store, spelled as in pyarrow:
-``endpoint_override``, ``scheme`` and ``region``. It never contains keys.
+A URI may have only the query parameters ``endpoint_override``, ``scheme`` and ``region``, which have the same meaning
+as in pyarrow. It must not contain credentials.
 """
 
 import re
@@ -31,7 +31,7 @@ def absolute(location: str) -> str:
     """Return the location in normalized form: an absolute path, or a URI without a trailing slash.
 
     Raises:
-        ValueError: If the location is invalid. The message never repeats any part that may contain a key.
+        ValueError: If the location is invalid.
     """
     if not location:
         raise ValueError("is empty; allowed: a folder or a URI")
@@ -71,7 +71,7 @@ def absolute(location: str) -> str:
 
 
 def _check_names(bucket: str, prefix: str) -> None:
-    """Raise ValueError for a bucket or prefix that every store rejects and that would crash the store's client."""
+    """Raise ValueError for names that crash the store's client."""
     if not _BUCKET.fullmatch(bucket):
         raise ValueError(
             f"the bucket is {bucket!r}; allowed characters: letters, digits, dots, dashes and underscores"
@@ -97,18 +97,18 @@ def _check_options(options: dict[str, str]) -> None:
 
 
 def is_address(endpoint: str) -> bool:
-    """Return whether this is a valid server address: ``HOST``, optionally with ``http(s)://``, a port and a path."""
+    """Return whether ``endpoint`` is a host, optionally with ``http(s)://``, a port and a path."""
     match = _ADDRESS.fullmatch(endpoint)
     return match is not None and int(match["port"] or 0) <= _LAST_PORT
 
 
 def is_region(name: str) -> bool:
-    """Return whether this could be the name of a region; any other text makes the store's client panic."""
+    """Return whether ``name`` looks like a region name. Other names crash the store's client."""
     return _REGION.fullmatch(name) is not None
 
 
 def is_folder(path: Path) -> bool:
-    """Return whether a folder exists; the result is False for names that are too long for the file system."""
+    """Return whether the folder exists, or False if its name is too long for the file system."""
     try:
         return path.is_dir()
     except OSError:
@@ -116,7 +116,7 @@ def is_folder(path: Path) -> bool:
 
 
 def is_file(path: Path) -> bool:
-    """Return whether a file exists; the result is False for names that are too long for the file system."""
+    """Return whether the file exists, or False if its name is too long for the file system."""
     try:
         return path.is_file()
     except OSError:
@@ -124,7 +124,7 @@ def is_file(path: Path) -> bool:
 
 
 def expand_home(name: str | Path) -> Path:
-    """Return the path with ``~`` expanded to the home folder, or the unchanged path if the user does not exist."""
+    """Return the path with ``~`` expanded, or the unchanged path if the user does not exist."""
     try:
         return Path(name).expanduser()
     except RuntimeError:
@@ -132,10 +132,10 @@ def expand_home(name: str | Path) -> Path:
 
 
 def reject_null(name: str) -> str:
-    """Return the name of a file or folder unchanged.
+    """Return a file or folder name unchanged.
 
     Raises:
-        ValueError: If the name contains a null byte, where the operating system would truncate it.
+        ValueError: If the name contains a null byte.
     """
     if "\0" in name:
         raise ValueError(f"{name!r} contains a null byte")
@@ -146,7 +146,7 @@ def reject_keys(uri: str) -> str:
     """Return the URI unchanged.
 
     Raises:
-        ValueError: If the URI appears to contain a key. The message does not repeat the URI.
+        ValueError: If the URI appears to contain credentials. The message does not include the URI.
     """
     # fsspec supports chained URIs, such as simplecache::https://host/file
     for part in re.split(r"::(?=[\w.+-]+://)", uri):
@@ -165,7 +165,7 @@ def reject_keys(uri: str) -> str:
 def _has_odd_port(parts: SplitResult) -> bool:
     """Return whether the host contains a colon that is not followed by a port.
 
-    If a key contains a slash, the host is cut off there, as in s3://ID:SEC/RET@bucket.
+    This detects keys that contain a slash: the host of s3://ID:SEC/RET@bucket is parsed as ID:SEC.
     """
     if parts.scheme in SCHEMES:
         return ":" in parts.netloc

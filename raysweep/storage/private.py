@@ -6,7 +6,7 @@ OWNER_ONLY = 0o700
 
 
 def make_private(folder: Path) -> None:
-    """Create a folder and its missing parents, all readable by their owner only.
+    """Create a folder and any missing parents, readable only by their owner.
 
     Existing folders keep their permissions. Raises OSError, as ``Path.mkdir`` does.
     """

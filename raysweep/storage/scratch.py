@@ -28,7 +28,7 @@ def cache_folder() -> Path:
 
 @functools.cache
 def process_folder() -> Path:
-    """Return a folder that belongs to this process alone and is removed when the process ends."""
+    """Return this process's own folder, which is removed when the process ends."""
     parent = cache_folder() / "processes" / socket.gethostname()
     try:
         make_private(parent)
@@ -41,10 +41,10 @@ def process_folder() -> Path:
             with leftover.open("r+b") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 _remove(leftover.with_suffix(""))
-        except OSError:  # the process that holds the lock is, or may be, still running
+        except OSError:  # its process may still be running
             pass
     folder = parent / f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
-    _lock(_lock_path(folder))  # lock before creating the folder, so that it is never without a lock
+    _lock(_lock_path(folder))  # before mkdir, so that the folder is always locked
     folder.mkdir(mode=OWNER_ONLY)
     atexit.register(_remove, folder)
     return folder
@@ -55,13 +55,13 @@ def _lock_path(folder: Path) -> Path:
 
 
 def _lock(path: Path) -> None:
-    """Lock a file; the kernel releases the lock when this process ends.
+    """Lock a file until this process ends.
 
-    Unlike a process id, the lock is visible from other containers.
+    Unlike process ids, file locks work across containers.
     """
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)  # left open on purpose
-        with contextlib.suppress(OSError):  # without lock support, leftovers stay
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)  # closing releases the lock
+        with contextlib.suppress(OSError):  # some file systems do not support locks
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         # another process may have removed the file in the meantime
         with contextlib.suppress(FileNotFoundError):

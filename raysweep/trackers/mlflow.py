@@ -9,7 +9,7 @@ from typing import Any
 from raysweep.results.types import TrialStatus
 from raysweep.trackers.tracker import FrontPage, Step, TrackedTrial, Tracker
 
-# tags
+# tag keys
 RUN, TRIAL, STATUS, REASON = (
     "raysweep.run",
     "raysweep.trial",
@@ -25,10 +25,10 @@ ENDINGS = {
     TrialStatus.STOPPED: "KILLED",
     TrialStatus.FAILED: "FAILED",
 }
-"""MLflow's statuses for ended trials. Trials that may still be resumed are RUNNING until the sweep ends."""
+"""MLflow's statuses for ended trials. Trials that can still be resumed are RUNNING until the sweep ends."""
 
 RESUMABLE_ENDING = "KILLED"
-"""MLflow's status for trials that may still be resumed when the sweep has ended."""
+"""MLflow's status, after the sweep ends, for trials that can still be resumed."""
 
 SWEEP_ENDINGS = {"interrupted": "KILLED", "failed": "FAILED"}
 """MLflow's statuses for interrupted and failed sweeps; all other ended sweeps are FINISHED."""
@@ -37,8 +37,8 @@ SWEEP_ENDINGS = {"interrupted": "KILLED", "failed": "FAILED"}
 class MLflowTracker(Tracker):
     """Tracker that writes to the experiment ``project`` on a tracking server or in a local database.
 
-    The parent run holds the front and the sweep's status, and is RUNNING again while a resumed sweep runs.
-    ``artifacts`` is the location where a new experiment stores its files; if None, the server chooses the location.
+    The parent run contains the front and the sweep's status. ``artifacts`` is the folder for a new experiment's
+    artifacts; if None, the server chooses the location.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class MLflowTracker(Tracker):
         self._experiment = str(experiment_id)
         self._runs: dict[str, str] = {}  # run ids of trials, keyed by trial tag
         self._last_steps: dict[str, int] = {}  # keyed by run id
-        self._unfinished: set[str] = set()  # ids of the trials' runs that are RUNNING
+        self._unfinished: set[str] = set()  # ids of trial runs with status RUNNING
         self._has_ended = False
         self._parent = self._find_runs()
         if self._parent:
@@ -67,7 +67,7 @@ class MLflowTracker(Tracker):
         self._tag_status(self._parent, "running", "")
 
     def _find_runs(self) -> str:
-        """Find the runs from earlier sessions, and return the parent run's id, or "" if there is no parent run."""
+        """Find the runs from earlier sessions. Return the parent run's id, or "" if it does not exist."""
         parent = ""
         query = f"tags.`{RUN}` = '{self._run}'"
         token: str | None = None
@@ -81,7 +81,7 @@ class MLflowTracker(Tracker):
                     parent = run.info.run_id
                 else:
                     self._runs[trial] = run.info.run_id
-                    if run.info.status == "RUNNING":  # its driver was killed
+                    if run.info.status == "RUNNING":  # the driver was killed
                         self._unfinished.add(run.info.run_id)
             token = page.token
             if not token:

@@ -1,4 +1,4 @@
-"""Functions that open the configured trackers and, before the sweep starts, check for missing clients and settings."""
+"""Opens the configured trackers, and checks their packages and settings before the sweep starts."""
 
 import os
 import re
@@ -27,21 +27,21 @@ SERVER_OR_DATABASE = re.compile(r"(?!file:)[a-z][a-z0-9+.-]*://|databricks|uc:")
 
 @dataclass(frozen=True)
 class Destination:
-    """The run to track: its folder, local or in a bucket, and the sweep's name."""
+    """The folder of the run to track, which may be in a bucket, and the sweep's name."""
 
     run: Folder
     sweep: str
 
     @property
     def name(self) -> str:
-        """Return the run's name, which is the last part of its location."""
+        """Return the run's name, which is the last component of its location."""
         return location.base_name(self.run.location)
 
 
 def check_trackers(config: TrackersConfig, runs: str) -> None:
-    """Raise InputError if a tracker's extra is not installed or its destination is missing.
+    """Raise InputError if a tracker's extra is not installed or its destination is invalid.
 
-    For runs in a bucket, the destination must be set explicitly.
+    If ``runs`` is in a bucket, trackers that store data next to the run by default need an explicit destination.
     """
     packages.check(packages.needs_of_trackers(config))
     uri = None if config.mlflow is None else config.mlflow.uri or os.environ.get(URI_VARIABLE)
@@ -65,9 +65,9 @@ def check_trackers(config: TrackersConfig, runs: str) -> None:
 
 
 def tracker_openers(config: TrackersConfig, to: Destination) -> dict[str, Callable[[], Tracker]]:
-    """Return functions that each open a configured tracker, keyed by tracker name.
+    """Return a function that opens each configured tracker, keyed by tracker name.
 
-    The functions may be slow and may raise any error from the clients.
+    These functions can be slow and can raise any error from the client.
     """
     openers: dict[str, Callable[[], Tracker]] = {}
     if config.tensorboard is not None:
@@ -107,7 +107,7 @@ def _has_uri(settings: MLflowConfig) -> bool:
 def _open_wandb(settings: WandbConfig, to: Destination) -> Tracker:
     from raysweep.trackers.wandb import WandbTracker
 
-    # Next to the run, because the client creates links, which a run folder must not contain.
+    # The client creates links, which a run folder must not contain.
     folder = _own_folder(to).parent if settings.folder is None else Path(settings.folder)
     return WandbTracker(settings.project or to.sweep, to.name, folder, settings.mode)
 
@@ -119,11 +119,7 @@ def _open_trackio(settings: TrackioConfig, to: Destination) -> Tracker:
 
 
 def _own_folder(to: Destination) -> Path:
-    """Return the run's folder.
-
-    Raises:
-        InputError: If the run is in a bucket.
-    """
+    """Return the run's folder, or raise InputError if the run is in a bucket."""
     if isinstance(to.run, BucketFolder):
         raise InputError(f"{to.run.location}: is in a bucket; set the tracker's folder or uri")
     return to.run.path.absolute()

@@ -1,4 +1,4 @@
-"""TensorBoard tracker: event files in one folder per trial, rewritten in each session."""
+"""TensorBoard tracker, with event files in one folder per trial."""
 
 import os
 import socket
@@ -11,13 +11,13 @@ from typing import Any
 from raysweep.trackers.tracker import FRONT, FrontPage, Step, TrackedTrial, Tracker
 
 EVENT_FILES = "events.out.tfevents.*"
-FILE_VERSION = "brain.Event:2"  # in the first event of every file
+FILE_VERSION = "brain.Event:2"  # stored in the first event of every file
 
 
 class TensorBoardTracker(Tracker):
-    """Tracker that writes the run's trials to ``folder`` using TensorBoard's own summaries, without TensorFlow.
+    """Tracker that writes event files to ``folder`` without TensorFlow.
 
-    Sessions cannot append to earlier event files, so each session replaces them with complete files.
+    Each session deletes the event files from earlier sessions and writes all events again.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -48,7 +48,7 @@ class TensorBoardTracker(Tracker):
     def log_front(self, front: FrontPage) -> None:
         from tensorboard.compat.proto.summary_pb2 import Summary
 
-        # a PNG's first chunk holds its size in pixels
+        # the first chunk of a PNG contains its width and height
         width, height = struct.unpack(">II", front.png[16:24])
         image = Summary.Image(
             height=height, width=width, colorspace=4, encoded_image_string=front.png
@@ -66,10 +66,7 @@ class TensorBoardTracker(Tracker):
 
 
 class _EventFile:
-    """A new event file in a folder.
-
-    The file is open only while it is being written to. TensorBoard's own writer would need a thread.
-    """
+    """A new event file, which is opened for each write. TensorBoard's own writer would start a thread."""
 
     def __init__(self, folder: Path) -> None:
         from tensorboard.compat.proto.event_pb2 import Event

@@ -49,7 +49,7 @@ class TrackedTrial:
 
 @dataclass(frozen=True)
 class FrontPage:
-    """The front as table cells, Markdown and PNG bytes, and its overall metrics by name."""
+    """The front as a table, as Markdown and as a PNG image, and its metrics by name."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -61,8 +61,8 @@ class FrontPage:
 class Tracker(abc.ABC):
     """A client for a tracking service, opened for one raysweep run.
 
-    Trackers skip data that an earlier session or process has stored. Their methods are called from a single thread, in
-    event order, for all events in the run, and may raise any error from the client.
+    The methods are called from a single thread, in order, for all events in the run. They skip data that an earlier
+    session or process has stored, and may raise any error from the client.
     """
 
     @abc.abstractmethod
@@ -78,10 +78,10 @@ class Tracker(abc.ABC):
         """Store the front at the end of a session."""
 
     def log_end(self, status: str, reason: str) -> None:  # noqa: B027 (most trackers have no sweep status)
-        """Store how the sweep ended; called after :meth:`log_front`, unless the sweep is still running or was killed."""
+        """Store the sweep's final status after :meth:`log_front`. Not called if the sweep is still running or was killed."""
 
     def close_trial(self, trial: TrackedTrial) -> None:  # noqa: B027 (most trackers store data immediately)
-        """Store all remaining data for one trial; called for each trial in the run before :meth:`close`."""
+        """Store all remaining data for a trial; called for each trial before :meth:`close`."""
 
     def close(self) -> None:  # noqa: B027 (most trackers store data immediately)
         """Store all remaining data."""

@@ -1,6 +1,6 @@
-"""Delivery of a run's events to its trackers, while the sweep runs or afterwards.
+"""Passes a run's events to its trackers, during the sweep or afterwards.
 
-While the sweep runs, each tracker has its own thread, so that a failing or hanging tracker delays nothing else.
+During the sweep, each tracker has its own thread, so that a slow tracker does not block the sweep.
 """
 
 import itertools
@@ -40,7 +40,7 @@ from raysweep.trackers.opening import Destination, check_trackers, tracker_opene
 from raysweep.trackers.tracker import FrontPage, Step, TrackedTrial, Tracker
 
 MAX_CHARACTERS = 1000  # longer error messages are truncated
-FINISH_SECONDS = 60.0  # maximum wait, at the end of a sweep, for a tracker that makes no progress
+FINISH_SECONDS = 60.0  # a tracker without progress for this long is abandoned at the end of a sweep
 
 Warn = Callable[[str], None]
 
@@ -48,7 +48,7 @@ Warn = Callable[[str], None]
 class Tracking:
     """The trackers for one session of a run.
 
-    :meth:`take` never blocks, and :meth:`finish` always returns within a bounded time, whatever the trackers do.
+    :meth:`take` never blocks. :meth:`finish` abandons trackers that hang.
     """
 
     def __init__(self, config: TrackersConfig, run: Folder, sweep: str, warn: Warn) -> None:
@@ -66,7 +66,7 @@ class Tracking:
             feed.put(event)
 
     def finish(self) -> None:
-        """Close the trackers after passing them the current front, and warn about any that do not finish."""
+        """Log the current front, close the trackers, and warn about trackers that do not finish."""
         for feed in self._feeds:
             feed.put(None)
         for feed in self._feeds:
@@ -74,7 +74,7 @@ class Tracking:
 
 
 class _Feed:
-    """A tracker and its thread. If the tracker fails, it is dropped after a single warning."""
+    """A tracker and its thread. A tracker that fails is disabled with a warning."""
 
     def __init__(self, name: str, opener: Callable[[], Tracker], run: Folder, warn: Warn) -> None:
         self._name, self._opener, self._run, self._warn = name, opener, run, warn
@@ -107,7 +107,7 @@ class _Feed:
         return f"to track the run later: {format_command('track', self._run.location, '--to', self._name)}"
 
     def wait(self) -> None:
-        """Wait until the thread ends or has made no progress for FINISH_SECONDS."""
+        """Wait until the thread ends or makes no progress for FINISH_SECONDS."""
         self._progress_at = time.monotonic()
         while self._thread.is_alive():
             seconds_left = self._progress_at + FINISH_SECONDS - time.monotonic()
@@ -120,7 +120,7 @@ class _Feed:
 
 
 def fill(config: TrackersConfig, run: Folder) -> Sequence[str]:
-    """Pass all events in a run's ledger to the trackers, in this thread, and return the trackers' names.
+    """Pass all events in a run's ledger to the trackers, and return the trackers' names.
 
     Raises:
         InputError: If a tracker fails.
@@ -148,9 +148,9 @@ def _one_line(error: Exception) -> str:
 
 
 def merge_settings(run: Folder, names: Sequence[str], options: Mapping[str, str]) -> TrackersConfig:
-    """Return the named trackers' settings: those stored with the run, updated with ``options``.
+    """Return the named trackers' settings that are stored with the run, updated with ``options``.
 
-    Each option applies to every named tracker that has its key.
+    Each option applies to every named tracker that has a setting with its key.
 
     Raises:
         InputError: If a name is unknown, an option's key belongs to none of the named trackers, or a value is invalid.
@@ -161,7 +161,7 @@ def merge_settings(run: Folder, names: Sequence[str], options: Mapping[str, str]
     settings = read_settings(run, load(run))
     try:
         stored = TrackersConfig.model_validate(settings.get("trackers", {}))
-    except ValidationError:  # a list of names, without settings
+    except ValidationError:  # the run has a list of names instead of settings
         stored = TrackersConfig()
     values: dict[str, dict[str, Any]] = {}
     for name in names:
@@ -185,7 +185,7 @@ def merge_settings(run: Folder, names: Sequence[str], options: Mapping[str, str]
 
 
 class SweepEvents:
-    """Translator of a run's events into calls to a tracker."""
+    """Passes a run's events to a tracker."""
 
     def __init__(self, tracker: Tracker, run: Folder) -> None:
         self._tracker = tracker
@@ -195,7 +195,7 @@ class SweepEvents:
         self._references: dict[ScoredSplit, Point] = {}
 
     def take(self, event: Event) -> None:
-        """Pass the next event to the tracker; errors from its client propagate."""
+        """Pass the next event to the tracker."""
         match event:
             case SessionStarted():
                 self._info = event.info
@@ -220,7 +220,7 @@ class SweepEvents:
                 self._tracker.log_status(trial)
 
     def _metrics(self, rung: RungFinished) -> dict[str, float]:
-        """Return the metrics of the rung, of its best point, and of the point for the tuned encoder itself."""
+        """Return the metrics of the rung, its best point, and the tuned encoder's own point."""
         metrics = {
             "loss": rung.loss,
             "examples_seen": float(rung.examples_seen),
@@ -261,7 +261,7 @@ def _scores(point: Point) -> dict[str, float]:
 
 
 def _front_page(summary: Summary) -> FrontPage:
-    """Return the front. Its metrics are its size and its hypervolume on each split, with scores in [0, 1]."""
+    """Return the front. Its hypervolumes are computed from scores in [0, 1]."""
     metrics = {"members": float(len(summary.members))}
     for split, area in summary.areas.items():
         metrics[f"{split}/hypervolume"] = area.front

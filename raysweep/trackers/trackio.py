@@ -10,14 +10,14 @@ from raysweep.trackers.tracker import FRONT, FrontPage, Step, TrackedTrial, Trac
 class TrackioTracker(Tracker):
     """Tracker that writes to Trackio's local database, or to a Hugging Face Space if the environment specifies one.
 
-    Only the run that was logged to last is open. A reopened run continues after its last step.
+    Only one run is open at a time. A reopened run continues after its last step.
     """
 
     def __init__(self, project: str, run: str) -> None:
         self._project, self._run = project, run
         self._open: Any = None
         self._open_name = ""
-        self._next_steps: dict[str, int] = {}  # keyed by run; read when the run is first opened
+        self._next_steps: dict[str, int] = {}  # keyed by run name
 
     def log_step(self, trial: TrackedTrial, step: Step) -> None:
         run = self._run_of(trial.name, trial.settings)
@@ -26,9 +26,9 @@ class TrackioTracker(Tracker):
             self._next_steps[trial.name] = step.number + 1
 
     def log_status(self, trial: TrackedTrial) -> None:
-        """Store the status of a trial that ended before its first step, because no step has created its run.
+        """Store the status of a trial that ended before its first step and therefore has no run.
 
-        For other trials, nothing is stored, because Trackio runs have no status.
+        Other statuses are not stored, because Trackio runs have no status.
         """
         if trial.is_over and not trial.steps:
             run = self._run_of(trial.name, trial.settings)

@@ -12,9 +12,9 @@ from raysweep.trackers.tracker import FRONT, FrontPage, Step, TrackedTrial, Trac
 class WandbTracker(Tracker):
     """Tracker whose runs have the same ids in every session.
 
-    Online, a run is open while a worker trains its trial, and a reopened run continues after the last step on the
-    server. Offline runs cannot be continued: each is written in full when its trial or the session ends, and replaces
-    the previous version.
+    An online run is open while a worker trains its trial. If reopened, it continues after the last step on the server.
+    Offline runs cannot be resumed. Each is written in full when its trial or the session ends, and replaces any earlier
+    version.
     """
 
     def __init__(

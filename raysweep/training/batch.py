@@ -1,4 +1,4 @@
-"""Batches of examples, the inputs of losses."""
+"""Batches of examples, which are the inputs of losses."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,17 +16,17 @@ Ids: TypeAlias = npt.NDArray[np.integer]
 
 @dataclass(frozen=True)
 class Batch:
-    """The embeddings of a batch of examples, and the data about their sentences that losses may need.
+    """The embeddings of a batch of examples, and other data that losses may need.
 
     Attributes:
         columns: Tensors (batch, width) in fp32 with gradients, one for each sentence of an example.
-        targets: The targets stored with the examples, (batch,), or None if the examples have no targets.
+        targets: The targets of the examples, (batch,), or None if they have no targets.
         ids: The sentence ids, (batch, columns).
         labels: The sentences' classes, (batch, columns).
-        read_reference: Takes a column's number and returns its unit embeddings under the reference encoder, (batch,
+        read_reference: Maps a column index to the column's unit embeddings under the reference encoder, (batch,
             width of the reference encoder), on the device of ``columns``.
-        read_teacher: Takes sentence ids (batch,) and returns the teacher's class probabilities, (batch, classes), on
-            the device of ``columns``; None without a teacher.
+        read_teacher: Maps sentence ids (batch,) to the teacher's class probabilities, (batch, classes), on the device
+            of ``columns``; None without a teacher.
     """
 
     columns: list[Tensor]
@@ -48,7 +48,7 @@ class Batch:
         return self.read_teacher(self.ids[:, 0])
 
     def truncated(self, width: int) -> "Batch":
-        """Return the same batch with the embeddings' first ``width`` coordinates, scaled to unit length."""
+        """Return the batch with its embeddings truncated to ``width`` and normalized."""
         columns = [nn.functional.normalize(column[:, :width], dim=-1) for column in self.columns]
         return replace(self, columns=columns)
 

@@ -32,26 +32,26 @@ Examples: TypeAlias = tuple[npt.NDArray[np.integer], npt.NDArray[Any] | None]
 
 
 Pack: TypeAlias = list[npt.NDArray[np.integer]]
-"""Buckets of ids that go through the encoder in one pass; a single bucket if the encoder is not packable."""
+"""Buckets of sentence ids for one forward pass; a single bucket if the encoder is not packable."""
 
 
 class ExampleOrder:
-    """Examples of one kind in a seeded random order, reshuffled for each pass over them.
+    """Examples of one kind in a seeded random order, reshuffled for each pass.
 
     ``ids`` (examples, columns) are sentence ids; ``targets`` (examples,) is None for kinds without targets.
-    ``remaining`` holds the positions that have been drawn but not yet taken; together with ``rng``, it is the state of
-    the order.
+    ``remaining`` holds the shuffled positions that have not been taken yet. Checkpoints store ``remaining`` and the
+    state of ``rng``.
 
-    With ``no_duplicates``, an example that shares a sentence with its batch waits for the next batch, as in
-    sentence-transformers' ``BatchSamplers.NO_DUPLICATES``. If this pass and the next cannot complete a batch
-    without duplicates, waiting examples fill it.
+    With ``no_duplicates``, an example that shares a sentence with the batch is moved to the next batch, as in
+    sentence-transformers' ``BatchSamplers.NO_DUPLICATES``. If this pass and the next have too few other examples, the
+    batch is filled with duplicates.
 
     With ``per_class``, each pass is ordered by :func:`interleave_classes`, using the classes of the examples' first
-    sentences. ``soft_targets`` is a rule of :data:`raysweep.config.soft_targets.SOFT_TARGETS` that replaces the stored
-    targets.
+    sentences. ``soft_targets`` is a rule in :data:`raysweep.config.soft_targets.SOFT_TARGETS`, whose targets replace the
+    stored ones.
 
     Raises:
-        InputError: If examples are ordered by class, but fewer than two classes have at least two examples.
+        InputError: If ``per_class`` is set and fewer than two classes have at least two examples.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class ExampleOrder:
         return int(self.ids.shape[1])
 
     def restart(self) -> None:
-        """Discard the remaining positions, so that the next examples come from a new shuffle."""
+        """Discard the remaining positions, so that the next example starts a new pass."""
         self.remaining = self.remaining[:0]
 
     def take(self, count: int) -> Examples:
@@ -108,9 +108,9 @@ class ExampleOrder:
             self.remaining = np.concatenate([self.remaining, next_pass])
 
     def _find_distinct(self, count: int) -> list[int]:
-        """Return indices into ``remaining``: the first ``count`` examples that share no sentence with each other.
+        """Return the indices into ``remaining`` of the first ``count`` examples that share no sentences.
 
-        If there are too few, add the earliest of the remaining examples.
+        If there are too few, add the first examples that were skipped.
         """
         distinct: list[int] = []
         waiting: list[int] = []
@@ -129,10 +129,7 @@ class ExampleOrder:
 
 
 def check_classes(labels: npt.NDArray[np.integer]) -> None:
-    """Raise InputError unless at least two classes have two or more examples.
-
-    Losses that compare the classes within a batch need them.
-    """
+    """Raise InputError unless at least two classes have two or more examples."""
     counts = np.unique(labels, return_counts=True)[1]
     num_classes = int((counts >= 2).sum())
     if num_classes < 2:
@@ -145,11 +142,11 @@ def check_classes(labels: npt.NDArray[np.integer]) -> None:
 def interleave_classes(
     labels: npt.NDArray[np.integer], per_class: int, rng: np.random.Generator
 ) -> npt.NDArray[np.int64]:
-    """Return positions in ``labels`` (examples,), ordered so that every batch has sentences of several classes.
+    """Return positions in ``labels`` (examples,) in an order that mixes classes within batches.
 
-    The examples of each class are shuffled and cut into groups of ``per_class``. Each round appends one group from each
-    class that has groups left, in random order. The order ends when only one class has groups left. Groups of one
-    example are left out. With groups of two, this is the order of sentence-transformers'
+    The examples of each class are shuffled and split into groups of ``per_class``; groups of one example are dropped.
+    Each round appends one group from each class that has groups left, with the classes in random order. The order ends
+    when only one class has groups left. With groups of two, this is the order of sentence-transformers'
     ``BatchSamplers.GROUP_BY_LABEL``.
     """
     groups: dict[int, list[npt.NDArray[np.int64]]] = {}
@@ -166,7 +163,7 @@ def interleave_classes(
     for number in range(num_rounds):
         in_round = [label for label, of_class in groups.items() if len(of_class) > number]
         in_round = rng.permutation(in_round).tolist()
-        if in_round[0] == last:  # otherwise two groups of the same class would be adjacent
+        if in_round[0] == last:  # avoid two adjacent groups of the same class
             in_round[:2] = in_round[1::-1]
         order += [groups[label][number] for label in in_round]
         last = in_round[-1]
@@ -186,11 +183,11 @@ class ColumnEncoder(Protocol):
 
 
 class TrainedEncoder:
-    """The encoder that a trial trains, for the sentences on one side. Each trial creates its own.
+    """The encoder that a trial trains, for the sentences on one side.
 
     ``tokens`` holds the tokens of all sentences. With ``checkpoints``, blocks are recomputed in the backward pass.
     Within ``weights()``, the model has this side's weights. ``batch_context`` returns the context for the forward pass
-    of a batch.
+    of a pack.
     """
 
     def __init__(
@@ -238,10 +235,10 @@ class TrainedEncoder:
 
     @contextmanager
     def _look_up_words(self, packs: Iterable[Pack]) -> Iterator[None]:
-        """Look up the embedding of each distinct token once; within the context, the model uses these rows.
+        """Look up the embedding of each distinct token only once within the context.
 
-        The word embedding table holds half of a small encoder's parameters, and each lookup in it would create a
-        gradient as large as the table.
+        In a small encoder, the word embedding table has half of the parameters, and each lookup would create a gradient
+        as large as the table.
         """
         table = self._word_table
         if table is None or not table.weight.requires_grad:
@@ -257,7 +254,7 @@ class TrainedEncoder:
         rows = table.weight.index_select(0, word_ids)
         row_of_word = torch.zeros(table.num_embeddings, dtype=torch.int64, device=device)
         row_of_word[word_ids] = torch.arange(len(words), device=device)
-        # The padding row gets no gradient, as in the table itself.
+        # As in the table, the padding row gets no gradient.
         padding_row = None if padding is None else int(np.searchsorted(words, padding))
 
         def look_up(input_ids: Tensor) -> Tensor:
@@ -271,7 +268,7 @@ class TrainedEncoder:
 
 
 class StoredColumns:
-    """Columns whose embeddings are read from storage instead of being computed; no gradient flows to them."""
+    """Encoder for columns with stored embeddings, which get no gradients."""
 
     def __init__(self, stored: StoredEncoder, device: torch.device) -> None:
         self.stored, self.device = stored, device
@@ -281,7 +278,7 @@ class StoredColumns:
         return [[ids]]
 
     def embed(self, packs: Sequence[Pack]) -> list[Tensor]:
-        """Return the stored embeddings of each pack's sentences, (sentences, width), without gradients."""
+        """Return the stored embeddings of each pack's sentences, (sentences, width)."""
         return [
             encoder.on_device(self.stored.embed(np.concatenate(pack)), self.device)
             for pack in packs
@@ -291,8 +288,8 @@ class StoredColumns:
 def embed_columns(encoders: Sequence[ColumnEncoder], ids: npt.NDArray[np.integer]) -> list[Tensor]:
     """Embed a batch of examples with gradients and return one fp32 tensor (batch, width) per column of ``ids``.
 
-    ``encoders`` holds the encoder for each column of ``ids``, (batch, columns). Each encoder embeds the distinct
-    sentences of its columns once; the columns select rows of the result.
+    ``encoders`` has one encoder for each column of ``ids``, (batch, columns). Each encoder embeds the distinct sentences
+    of its columns once.
     """
     batch = _Batch.of(encoders, ids)
     embeddings = [pack for part in batch.parts for pack in part.encoder.embed(part.packs)]
@@ -308,7 +305,7 @@ class _Part(NamedTuple):
 
 @dataclass(frozen=True)
 class _Batch:
-    """The distinct sentences of a batch, and each example's rows in the concatenated packs of all parts."""
+    """The distinct sentences of a batch, and each sentence's row in the concatenated packs of all parts."""
 
     parts: list[_Part]
     rows: npt.NDArray[np.int64]  # (batch, columns)
@@ -324,7 +321,7 @@ class _Batch:
             unique, inverse = np.unique(own_ids, return_inverse=True)
             packs = column_encoder.packs(unique)
             ids_in_order = np.concatenate([bucket for pack in packs for bucket in pack])
-            row_of_sentence = np.argsort(ids_in_order)  # indexed by sorted distinct sentence
+            row_of_sentence = np.argsort(ids_in_order)  # indexed like unique
             rows[:, is_own] = num_rows + row_of_sentence[inverse.reshape(own_ids.shape)]
             num_rows += len(unique)
             parts.append(_Part(column_encoder, packs))
@@ -337,11 +334,11 @@ class _Batch:
 
 
 class RecomputedBatch:
-    """A batch whose activations are recomputed in the backward pass, for devices with too little memory to keep them.
+    """A batch whose activations are recomputed in the backward pass to save memory.
 
     ``columns`` holds the same tensors that :func:`embed_columns` returns. After the loss has been backpropagated to them,
     :meth:`backward` recomputes the activations pack by pack, with the same dropout masks, and accumulates the encoder's
-    gradients. Up to rounding, these equal the full batch's gradients, for any loss over the columns (Gao et al. 2021,
+    gradients. For any loss, these equal the gradients of the full batch up to rounding (Gao et al. 2021,
     arXiv:2101.06983).
     """
 

@@ -1,4 +1,4 @@
-"""Gradient checkpointing: an encoder's blocks keep only their inputs and are recomputed in the backward pass."""
+"""Gradient checkpointing of an encoder's blocks."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class BlockCheckpoints:
-    """The blocks of an encoder, whose activations are recomputed block by block (Chen et al. 2016, arXiv:1604.06174).
+    """Recomputes each block of an encoder in the backward pass (Chen et al. 2016, arXiv:1604.06174).
 
-    transformers' own checkpointing does not support some families. It would also recompute blocks with new masks from
-    :class:`Dropouts` and without the attention of a packed pass (:mod:`raysweep.encoders.packed`).
+    transformers' own checkpointing does not support some encoder families. It would also recompute blocks with new
+    dropout masks and without the attention function of a packed pass (:mod:`raysweep.encoders.packed`).
 
     Raises:
         InputError: If the encoder's family is unknown.
@@ -37,9 +37,9 @@ class BlockCheckpoints:
     def added_to(
         self, context: AbstractContextManager[None], weights: WeightContext
     ) -> Iterator[None]:
-        """Within ``context``, checkpoint all blocks that a prefix cache does not replace.
+        """Enter ``context`` and checkpoint all blocks except those that a prefix cache replaces.
 
-        Blocks are recomputed within ``weights()``, like the forward pass itself.
+        Blocks are recomputed within ``weights()``.
         """
         with context:
             blocks = [block for block in self._blocks if "forward" not in vars(block)]

@@ -1,6 +1,6 @@
-"""Checkpoints: the complete state of training, from which a trial resumes as if it had never been interrupted.
+"""Checkpoints of the complete training state of a trial.
 
-A checkpoint is a folder of tensors and plain values, written atomically. It contains no pickles.
+A checkpoint is a folder with a safetensors file and a JSON file. It is written atomically.
 """
 
 import json
@@ -124,7 +124,7 @@ def restore(training: Training, folder: str | Path | Folder) -> RungResult | Non
 
 
 class SavedTraining(Training):
-    """A :class:`Training` with ``save`` and ``restore`` methods, for code that runs trials of any kind."""
+    """A :class:`Training` with ``save`` and ``restore`` methods."""
 
     def save(self, folder: str | Path | Folder, last: RungResult | None) -> None:
         """Write a checkpoint, like :func:`save`."""
@@ -138,7 +138,7 @@ class SavedTraining(Training):
 def read_state(
     training: SavedTrial, folder: str | Path | Folder
 ) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-    """Return the tensors and values of the latest checkpoint in ``folder``, or None if there is none.
+    """Return the tensors and values of the latest checkpoint in ``folder``, or None if no checkpoint exists.
 
     Raises:
         InputError: If the checkpoint has a different configuration, seed or number of rungs.
@@ -193,7 +193,7 @@ def last_result(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> Run
 
 
 def _separate_averages(training: Training) -> tuple[Mapping[str, Tensor], Mapping[str, Tensor]]:
-    """Return the training weights and their averages (empty without averaging), regardless of which the model holds."""
+    """Return the weights being trained and their averages, which are empty without averaging."""
     if training.average is None:
         return training.parameters, {}
     if training.average.is_shown:
@@ -233,7 +233,6 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Te
 def _restore_random_streams(
     training: Training, tensors: Mapping[str, Tensor], values: Mapping[str, Any]
 ) -> None:
-    """Restore torch's random streams, the order of examples and the dropout masks."""
     torch.set_rng_state(tensors["rng.cpu"])
     if "rng.cuda" in tensors and training.device.type == "cuda":
         torch.cuda.set_rng_state(tensors["rng.cuda"], training.device)
@@ -245,7 +244,7 @@ def _restore_random_streams(
 def _pack_result(result: RungResult) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Return a result's plain values, and its per-query scores as one tensor (scores, queries) per point.
 
-    The points are in the order of ``keys``, and the rows of each tensor are in the order of ``scores``.
+    Points are ordered like ``keys``, and the rows of each tensor like ``scores``.
     """
     scores_by_key = {**result.points, **result.labeled, **result.tasks}
     first_scores = next(iter(scores_by_key.values()))
@@ -271,9 +270,9 @@ def write(
     tensors: Mapping[str, Tensor],
     values: Mapping[str, Any],
 ) -> None:
-    """Write checkpoint ``number`` atomically into the folder at ``place``; numbers must increase.
+    """Write checkpoint ``number`` atomically to the folder ``place``; numbers must increase.
 
-    The previous checkpoint is deleted once the new one has been read back, verified and stored.
+    Earlier checkpoints are deleted after the new one has been verified and stored.
 
     Raises:
         OSError: If the checkpoint cannot be written or is damaged when read back.
@@ -305,18 +304,18 @@ def write(
         shutil.rmtree(temporary, ignore_errors=True)
     folder.store(name)
     for other in folder.names():
-        if other < name:  # never delete a newer one, written by a process that took over the trial
+        if other < name:  # a process that took over the trial may have written a newer one
             folder.remove(other)
     folder.let_go(name)
 
 
 def read(place: str | Path | Folder) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-    """Return the latest checkpoint in the folder at ``place``, or None if none exists or its schema is different.
+    """Return the latest checkpoint in the folder ``place``, or None if it is missing or has a different schema.
 
-    Damaged checkpoints are set aside with a warning.
+    Damaged checkpoints are renamed, with a warning.
 
     Raises:
-        OSError: If a checkpoint cannot be read now; a later attempt may succeed.
+        OSError: If a checkpoint cannot be read. A later attempt may succeed.
     """
     folder = as_folder(place)
     try:
@@ -364,7 +363,7 @@ def _read_files(place: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def _checksum(tensors: Mapping[str, Tensor]) -> int:
-    """Return the CRC-32 of the names and bytes of tensors in memory."""
+    """Return the CRC-32 of the names and bytes of CPU tensors."""
     checksum = 0
     for name in sorted(tensors):
         checksum = zlib.crc32(name.encode(), checksum)
@@ -375,7 +374,7 @@ def _checksum(tensors: Mapping[str, Tensor]) -> int:
 
 
 def _set_aside(folder: Folder, place: Path, problem: str) -> None:
-    """Rename a damaged checkpoint, so that it does not hide an intact one."""
+    """Rename a damaged checkpoint and warn about it."""
     aside = place.with_name(f"damaged-{place.name}-{uuid.uuid4().hex[:8]}")
     warnings.warn(
         f"{folder.location}/{place.name}: damaged checkpoint ({problem}); the trial resumes from an earlier one, if any",

@@ -1,4 +1,4 @@
-"""Dropout layers: their rates, and masks that can be sampled ten times as fast as torch's on a CPU."""
+"""Dropout rates, and a dropout layer that samples masks ten times as fast as torch's on a CPU."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -34,7 +34,7 @@ class Generator:
 
 
 class FastDropout(nn.Dropout):
-    """``nn.Dropout`` with masks from a :class:`Generator`; on a CPU, torch samples its masks one element at a time."""
+    """``nn.Dropout`` with masks from a :class:`Generator`. On a CPU, torch samples masks one element at a time."""
 
     def __init__(self, rate: float, generator: Generator) -> None:
         super().__init__(rate)
@@ -47,10 +47,10 @@ class FastDropout(nn.Dropout):
 
 
 class Dropouts:
-    """The dropout layers of an encoder. On a CPU, they are replaced by :class:`FastDropout`; weights are unchanged.
+    """The dropout layers of an encoder, which are replaced with :class:`FastDropout` layers on a CPU.
 
-    Attention modules with a rate instead of a layer, such as T5's, are included, as are the identity modules that
-    ModernBERT uses in place of dropout layers with rate 0.
+    They include attention modules that have a dropout rate, such as T5's, and the identity modules that ModernBERT uses
+    instead of dropout layers with rate 0.
     """
 
     def __init__(self, model: nn.Module, device: str) -> None:
@@ -74,7 +74,7 @@ class Dropouts:
         return list(self._own_rates)
 
     def set(self, rate: float | None, off: Iterable[str] = ()) -> None:
-        """Set every module to ``rate``, or to its original rate if None, and the modules in ``off`` to 0."""
+        """Set all modules to ``rate``, or to their original rates if None, and the modules in ``off`` to 0."""
         rates = {name: own if rate is None else rate for name, own in self._own_rates.items()}
         rates |= dict.fromkeys(off, 0.0)
         for name, module in self._modules.items():
@@ -94,7 +94,7 @@ class Dropouts:
 
 
 class RandomStreams:
-    """The random streams of dropout masks: that of :class:`FastDropout`, and torch's on the CPU and GPU."""
+    """The random streams of dropout masks: :class:`FastDropout`'s, and torch's CPU and GPU streams."""
 
     def __init__(self, dropouts: Dropouts, device: torch.device) -> None:
         self._dropouts = dropouts

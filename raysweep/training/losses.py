@@ -1,4 +1,4 @@
-"""Losses as torch modules: sentence-transformers' losses, user-defined ones, and ones that sentence-transformers lacks."""
+"""Losses as torch modules, from sentence-transformers, raysweep and user code."""
 
 import inspect
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ class BatchLoss(Protocol):
 
 
 class EmbeddingLoss(nn.Module):
-    """A :class:`BatchLoss` that wraps a loss with ``compute_loss_from_embeddings``, as in sentence-transformers."""
+    """Adapter for losses with ``compute_loss_from_embeddings``, such as those of sentence-transformers."""
 
     def __init__(self, loss: nn.Module, targets: TargetRule) -> None:
         super().__init__()
@@ -39,14 +39,14 @@ class EmbeddingLoss(nn.Module):
 class SoftmaxLoss(nn.Module):
     """Cross-entropy of a linear head on single sentences, for any number of classes.
 
-    The head multiplies unit embeddings by the square root of their width. Their entries are then of order 1, like an
-    encoder's hidden states, so that one learning rate suits both the head and the encoder. ``label_smoothing`` is the
-    share of each target that is spread evenly over all classes (Szegedy et al. 2016, arXiv:1512.00567).
+    Unit embeddings are multiplied by the square root of their width. The entries of the head's input are then of order 1,
+    like an encoder's hidden states, so the same learning rate works for the head and the encoder. ``label_smoothing`` is
+    the share of each target that is spread evenly over all classes (Szegedy et al. 2016, arXiv:1512.00567).
 
     With ``targets="teacher"``, the loss is w D + (1 - w) C, where C is the cross-entropy above, w is ``teacher_weight``
     and D is the distillation loss of Hinton et al. 2015 (arXiv:1503.02531, section 2): T^2 times the cross-entropy of
-    softmax(z / T) with targets softmax(log p / T), where z are the head's logits, p the teacher's class probabilities
-    and T is ``teacher_temperature``.
+    softmax(z / T) with targets softmax(log p / T), where z is the head's logits, p is the teacher's class
+    probabilities, and T is ``teacher_temperature``.
     """
 
     def __init__(  # noqa: PLR0913 (the parameters of the loss)
@@ -67,7 +67,7 @@ class SoftmaxLoss(nn.Module):
         self.teacher_weight = teacher_weight if targets == TEACHER else 0.0
 
     def compute_loss(self, batch: Batch) -> Tensor:
-        """Return the mean loss of the sentences; their targets are their classes or the teacher's probabilities."""
+        """Return the mean loss of the sentences."""
         assert batch.targets is not None
         scores = logits(self.head, batch.columns[0])
         weight = self.teacher_weight
@@ -83,16 +83,16 @@ class SoftmaxLoss(nn.Module):
     def _distillation_loss(self, scores: Tensor, probabilities: Tensor) -> Tensor:
         """Return the distillation loss for logits and the teacher's probabilities, both (batch, classes)."""
         temperature = self.teacher_temperature
-        smallest = torch.finfo(probabilities.dtype).tiny  # its logarithm is finite
+        smallest = torch.finfo(probabilities.dtype).tiny  # avoids log(0)
         teacher_scores = probabilities.clamp_min(smallest).log().to(scores.dtype)
         soft_targets = nn.functional.softmax(teacher_scores / temperature, dim=-1)
         return temperature**2 * nn.functional.cross_entropy(scores / temperature, soft_targets)
 
     def divergence(self, embeddings: Tensor, others: Tensor) -> Tensor:
-        """Return the divergence between the class probabilities p and q for two embeddings of the same sentences.
+        """Return the R-Drop loss term for two embeddings (batch, width) of the same sentences, a scalar.
 
-        The embeddings are (batch, width). The result is a scalar, the mean over sentences of (KL(p, q) + KL(q, p)) / 2,
-        which R-Drop adds to the loss (Liang et al. 2021, arXiv:2106.14448).
+        It is the mean over sentences of (KL(p, q) + KL(q, p)) / 2, where p and q are the class probabilities for the two
+        embeddings (Liang et al. 2021, arXiv:2106.14448).
         """
         log_p = nn.functional.log_softmax(logits(self.head, embeddings), dim=-1)
         log_q = nn.functional.log_softmax(logits(self.head, others), dim=-1)
@@ -113,8 +113,8 @@ def logits(head: nn.Linear, embeddings: Tensor) -> Tensor:
 class OtherClassNegativesLoss(nn.Module):
     """sentence-transformers' ``MultipleNegativesRankingLoss`` without negatives of the anchor's own class.
 
-    An example is an anchor, its positive and possibly a negative. ``directions`` and ``partition_mode`` mean
-    the same as in sentence-transformers' class. An anchor without negatives has a loss of 0.
+    An example is an anchor, its positive and possibly a negative. ``directions`` and ``partition_mode`` have
+    the same meaning as in sentence-transformers. An anchor without negatives has a loss of 0.
     """
 
     def __init__(
@@ -178,7 +178,8 @@ class GuidedLoss(nn.Module):
 
     An example is an anchor, its positive and possibly a negative. The anchor-positive cosine is contrasted with the
     cosines between the anchor and all other sentences of the batch, and with those between its positive and the other
-    positives. Pairs whose cosine under the guide exceeds the anchor-positive cosine minus the margin are left out.
+    positives. Pairs whose cosine under the guide exceeds the guide's anchor-positive cosine minus the margin are
+    left out.
     """
 
     def __init__(
@@ -226,11 +227,11 @@ def build(
 ) -> nn.Module:
     """Return a loss as a module that implements :class:`BatchLoss`.
 
-    The module keeps ``model`` as a submodule but never calls it, because embeddings are computed elsewhere.
+    ``model`` becomes a submodule of the loss, but the loss never calls it.
 
     Args:
         name: The name of a built-in loss, or the import path of a user-defined loss.
-        values: The values of all the loss's parameters.
+        values: The values of all parameters of the loss.
         model: The encoder.
         width: The width of the embeddings, for losses with a head.
         num_labels: The number of classes, for losses with a head.

@@ -18,8 +18,8 @@ def build_optimizer(
 ) -> torch.optim.Optimizer:
     """Return the trial's optimizer for the trainable ``parameters``, keyed by name.
 
-    Weight decay applies to matrices, not to biases and norms, as in transformers' trainer. ``heights`` maps a parameter's
-    name to its height (:meth:`Structure.heights`), 0 if missing. The learning rate is multiplied by
+    As in transformers' trainer, weight decay applies to matrices, not to biases and norms. ``heights`` maps parameter
+    names to the heights from :meth:`Structure.heights`; the default is 0. The learning rate is multiplied by
     ``layer_decay ** height``, as in ELECTRA (Clark et al. 2020, arXiv:2003.10555).
     """
     by_height: dict[int, list[torch.nn.Parameter]] = {}
@@ -47,9 +47,10 @@ def build_optimizer(
 
 
 def _betas(config: TrialConfig) -> tuple[float, float]:
-    """Return Adam's betas: the decay rates of the running averages of gradients and of their magnitudes.
+    """Return Adam's betas.
 
-    For Adamax without momentum, both are 0, as in Vasilyev et al. 2024, Table 20: each step follows the gradient's sign.
+    For Adamax with momentum 0, both are 0, so that each step uses only the gradient's sign (Vasilyev et al. 2024,
+    Table 20).
     """
     first, second = 0.9, 0.999  # torch's defaults
     if config.momentum is not None:
@@ -83,12 +84,12 @@ def rate_multiplier(
     """Return the learning-rate factor, in [0, 1], for optimizer step ``step`` of ``num_steps``, counting from 0.
 
     The factor rises linearly from 0 over ``warmup_steps``, then follows the schedule; if ``warmup_steps`` exceeds
-    ``num_steps``, it never reaches 1. Values equal those of transformers' schedulers with the same names;
+    ``num_steps``, it never reaches 1. The values equal those of transformers' schedulers with the same names;
     ``constant`` is ``constant_with_warmup``, and ``polynomial`` has power 2 and ends at 0. ``quadratic`` is
-    ``1 - progress ** 2`` (Vasilyev et al. 2024, Table 19). To restart a schedule, count steps from the restart.
+    ``1 - progress ** 2`` (Vasilyev et al. 2024, Table 19).
 
     ``exponential`` is ``decay ** rung``, with rungs counted from 0, like torch's ``ExponentialLR`` stepped at the end
-    of each epoch. Table 19 reads as if the exponent were the optimizer step; the rate would then vanish after a few
+    of each epoch. Table 19 suggests that the exponent is the optimizer step, but the rate would then vanish after a few
     hundred steps, which contradicts the epoch counts in Table 17.
     """
     if step < warmup_steps:
@@ -142,10 +143,9 @@ class LearningRates:
 class WeightAverage:
     """Exponential moving average of parameters over optimizer steps, excluding their initial values.
 
-    After n steps, it is the mean of the parameters w_1, ..., w_n after each step, with w_i weighted by
-    ``decay ** (n - i)``; a decay of 0.99 averages roughly the last hundred steps. ``tensors`` holds the averages by
-    name, and ``num_steps`` is n. While ``is_shown``, the parameters hold the averages, and ``tensors`` holds the weights
-    being trained.
+    After n = ``num_steps`` steps, it is the weighted mean of the parameters w_1, ..., w_n after each step, where w_i has
+    the weight ``decay ** (n - i)``. ``tensors`` holds the averages by name. While ``is_shown`` is true, the parameters
+    hold the averages, and ``tensors`` holds the weights being trained.
     """
 
     def __init__(self, parameters: Mapping[str, torch.nn.Parameter], decay: float) -> None:

@@ -1,4 +1,4 @@
-"""The page script's data, as one JSON value: the run, its points, trials and front members, and its readings."""
+"""The data that a run's page passes to its scripts, as JSON."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -15,14 +15,14 @@ from raysweep.results.types import Point
 
 MAX_CHARACTERS = 400  # longer sentences are truncated
 
-# maximum total length of all sentences on a page; further queries are left out
+# maximum total length of all sentences on a page; more queries are left out
 MAX_TOTAL_CHARACTERS = 1_200_000
 
-COSINE_STEPS = 1000  # cosines are stored in multiples of 1/1000
+COSINE_STEPS = 1000  # cosines are stored as multiples of 1/1000
 
 
 def page_data(summary: Summary, readings: Readings | None) -> Json:
-    """Return the page's data. Scores are multiplied by 100, and control characters in the user's text are escaped."""
+    """Return the page's data, with scores x100 and control characters escaped."""
     results = summary.results
     info = results.info
     keys = score_keys(summary)
@@ -60,9 +60,9 @@ def page_data(summary: Summary, readings: Readings | None) -> Json:
 def reading_values(
     readings: Readings, members: Iterable[Point], label_names: Sequence[str]
 ) -> Json:
-    """Return the queries, the sentences that the reference and each member retrieve for them, and the sentences' texts.
+    """Return the queries and the sentences that the reference and the members retrieve for them.
 
-    ``retrieved`` holds, for each point and query, the sentences' indices, best first, and their
+    For each point and query, ``retrieved`` contains the sentences' indices, best first, and their
     cosines under the reference.
     """
     point_names = {member.name: name_of_point(member) for member in members}
@@ -100,7 +100,7 @@ class _Sentences:
         self.labels: list[str] = []
 
     def index(self, sentence: int) -> int:
-        """Return the index of a sentence, adding the sentence if it is new."""
+        """Return the index of a sentence; add the sentence if it is new."""
         if sentence not in self._indices:
             self._indices[sentence] = len(self.texts)
             self.texts.append(_text(self._readings.texts, sentence))
@@ -108,7 +108,7 @@ class _Sentences:
         return self._indices[sentence]
 
     def retrieved(self, point: PointName, queries: Iterable[int]) -> list[list[list[int]]]:
-        """Return the indices and the cosines of the sentences that a point retrieves for each query."""
+        """Return the indices and cosines of the sentences that a point retrieves for each query."""
         retrieved = self._readings.retrieved[point]
         by_query = []
         for query in queries:
@@ -119,7 +119,7 @@ class _Sentences:
 
 
 def _leading_queries(readings: Readings, points: Iterable[PointName]) -> list[int]:
-    """Return as many leading queries, but at least one, as fit within the page's size limit for sentences."""
+    """Return the first queries whose sentences fit on the page, or the first query if none fit."""
     retrievals = [readings.retrieved[point] for point in points]
     embedded: set[int] = set()
     total = 0

@@ -1,4 +1,4 @@
-"""The page of a run or a comparison: one HTML document that embeds its styles, data and scripts and fetches nothing."""
+"""Self-contained HTML pages for runs and comparisons."""
 
 import base64
 import hashlib
@@ -40,20 +40,19 @@ REPORT_SCRIPTS = (
     "live",
     "start",
 )
-"""The scripts of a run's page in the order of concatenation; each one uses only earlier ones."""
+"""The scripts of a run's page, in dependency order."""
 
 COMPARISON_SCRIPTS = ("elements", "theme", "frame", "chart", "comparison")
-"""The scripts of a comparison's page, also in the order of concatenation."""
+"""The scripts of a comparison's page, in dependency order."""
 
 LIBRARY = "echarts.min.js"  # Apache ECharts, unmodified from its npm package
 
-# Escaped in addition to the characters that JSON escapes: `<` could end the script element, and a
-# lenient parser could mistake the others for markup.
+# `<` could end the script element, and a lenient parser could mistake the others for markup.
 _ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&"}
 
 
 def render(material: Material) -> bytes:
-    """Return a run's page as file content. All of the run's texts are escaped."""
+    """Return the HTML page of a run."""
     summary = material.summary
     folder = summary.results.folder
     title = f"raysweep: {summary.results.info.name}"
@@ -63,7 +62,7 @@ def render(material: Material) -> bytes:
 
 
 def render_comparison(comparison: SideBySide, png: bytes) -> bytes:
-    """Return a comparison's page as file content; ``png`` is the figure shown without JavaScript."""
+    """Return the HTML page of a comparison; ``png`` is the figure shown without JavaScript."""
     info = comparison.sides[0].summary.results.info
     definitions = paragraph(scores_text(info))
     chart = '<div class="scripted" id="fronts-chart" hidden></div>'
@@ -90,8 +89,7 @@ def comparison_data(comparison: SideBySide) -> Json:
     goals = comparison.goals
     limits = {}
     for split in comparison.splits:
-        # The oracle front and the reference are the same for all runs; use those of the first run
-        # that stores them.
+        # the oracle front and the reference are the same for all runs
         by_run = [compared_points(side.summary, split) for side in comparison.sides]
         limits[split] = {
             name: next((each[name] for each in by_run if each[name]), None)
@@ -100,7 +98,6 @@ def comparison_data(comparison: SideBySide) -> Json:
     sides = []
     for side in comparison.sides:
         members = side.front.members
-        # the knee's index, or None
         knee = next((index for index, member in enumerate(members) if member.is_knee), None)
         fronts = {}
         for split in comparison.splits:
@@ -125,7 +122,7 @@ def _names(comparison: SideBySide) -> str:
 
 
 def document(title: str, top: str, body: str, data: str, assets: "Assets") -> bytes:
-    """Return an HTML document; ``title`` is text, ``top`` and ``body`` are HTML, and ``data`` is embedded JSON."""
+    """Return an HTML document. ``title`` is plain text; ``top``, ``body`` and ``data`` are already escaped."""
     parts = [
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{assets.policy}">',
@@ -144,7 +141,7 @@ def document(title: str, top: str, body: str, data: str, assets: "Assets") -> by
 
 
 def _without_parents(folder: str, text: str) -> str:
-    """Shorten a local run's ``folder`` to its last two parts in ``text``, because pages may be shared."""
+    """Shorten a local ``folder`` in ``text`` to its last two parts, because pages may be shared."""
     path = PurePath(folder)
     if not path.is_absolute():
         return text
@@ -163,13 +160,13 @@ def embedded_json(value: Any) -> str:
 
 
 def asset_folder() -> Traversable:
-    """Return the folder of the page's styles, scripts and chart library."""
+    """Return the folder with the page's styles, scripts and chart library."""
     return resources.files("raysweep.report.page") / "assets"
 
 
 @dataclass(frozen=True)
 class Assets:
-    """The embedded files: ``style`` as CSS, ``library`` and ``script`` as JavaScript."""
+    """The CSS and JavaScript that a page embeds."""
 
     style: str
     library: str
@@ -177,7 +174,7 @@ class Assets:
 
     @classmethod
     def read(cls, scripts: Sequence[str]) -> "Assets":
-        """Read the embedded files, with the named scripts in this order."""
+        """Read the assets and concatenate ``scripts``."""
         folder = asset_folder()
         sources = [(folder / f"{name}.js").read_text(encoding="utf-8") for name in scripts]
         library = (folder / "vendor" / LIBRARY).read_text(encoding="utf-8")
@@ -186,7 +183,7 @@ class Assets:
 
     @property
     def policy(self) -> str:
-        """The content security policy: nothing is fetched, and only these scripts and this style are allowed."""
+        """A content security policy that allows only the embedded style and scripts."""
         rules = {
             "default-src": "'none'",
             "script-src": f"{_digest(self.library)} {_digest(self.script)}",
@@ -199,6 +196,6 @@ class Assets:
 
 
 def _digest(content: str) -> str:
-    """Return the hash source with which a content security policy allows inline ``content``."""
+    """Return the hash source that allows inline ``content`` in a content security policy."""
     digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode("ascii")
     return f"'sha256-{digest}'"

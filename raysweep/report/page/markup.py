@@ -1,4 +1,4 @@
-"""HTML building blocks of the page's sections: paragraphs, sections, figures and tables."""
+"""HTML building blocks such as paragraphs, sections, figures and tables."""
 
 import base64
 import io
@@ -31,7 +31,7 @@ def note_list(notes: Iterable[str]) -> str:
 
 
 def section(name: str, title: str, *parts: str) -> str:
-    """Return a section that links can target, or an empty string if all parts are empty."""
+    """Return a section, or an empty string if all parts are empty."""
     content = join(parts)
     if not content:
         return ""
@@ -52,7 +52,7 @@ def figure(png: bytes, title: str) -> str:
 
 
 def _shrink(png: bytes) -> bytes:
-    """Reduce a PNG made for print to ``MAX_WIDTH_PIXELS`` and ``NUM_COLORS``, which cuts the file size to about a tenth."""
+    """Reduce a PNG to ``MAX_WIDTH_PIXELS`` and ``NUM_COLORS``, which cuts the file size by about 90%."""
     from PIL import Image
 
     with Image.open(io.BytesIO(png)) as original:
@@ -68,13 +68,13 @@ def _shrink(png: bytes) -> bytes:
 
 
 def details(title: str, content: str, *, is_open: bool = False) -> str:
-    """Wrap ``content``, which is HTML, in a collapsible element."""
+    """Wrap HTML ``content`` in a collapsible element."""
     attribute = " open" if is_open else ""
     return f"<details{attribute}><summary>{escape_html(title)}</summary>\n{content}\n</details>"
 
 
 def table(content: TextTable, label: str, style: str = "") -> str:
-    """Return a table in a box that mouse and keyboard can scroll; ``label`` names the box for screen readers."""
+    """Return a table in a scrollable box; ``label`` is for screen readers."""
     head = _cells("th", content, [escape_html(column) for column in content.columns])
     rows = [_row(content, row) for row in content.rows]
     body = f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody>"
@@ -108,7 +108,7 @@ def _row(content: TextTable, row: Sequence[str]) -> str:
 
 
 def _cells(tag: str, content: TextTable, cells: Sequence[str]) -> str:
-    """Return ``cells``, which are HTML, as the cells of one row."""
+    """Wrap HTML ``cells`` in ``tag`` elements."""
     scope = ' scope="col"' if tag == "th" else ""
     tagged = []
     for column, cell in zip(content.columns, cells, strict=True):
@@ -118,7 +118,7 @@ def _cells(tag: str, content: TextTable, cells: Sequence[str]) -> str:
 
 
 def wrap_terms(text: str) -> str:
-    """Escape a comma-separated list so that lines break only between its terms, not inside a term like ``1e-05``."""
+    """Escape a comma-separated list and allow line breaks only between its terms."""
     *terms, last = text.split(", ")
     if not terms:
         return escape_html(last)

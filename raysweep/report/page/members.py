@@ -1,4 +1,4 @@
-"""The front's members: their table, and their values for the page's charts and point card."""
+"""The table and the chart data of the front's members."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -19,9 +19,9 @@ TITLE = "Front members"
 
 
 def member_table(summary: Summary) -> str:
-    """Return the table of members: the knee first, then the others in order of decreasing S on dev.
+    """Return the table of members: the knee first, then the others by decreasing S on dev.
 
-    The column headings of guards include the guards' limits.
+    The column headings of guards include their limits.
     """
     content = front_table(summary)
     knee_rows: list[tuple[str, ...]] = []
@@ -44,7 +44,7 @@ def member_table(summary: Summary) -> str:
 
 
 def member_values(member: Member, index: int, summary: Summary) -> Json:
-    """Return the values of one front member; ``index`` is the index of the member's point among the points shown."""
+    """Return a member's chart data; ``index`` is the index of its point among the points shown."""
     point = member.dev
     command = export_command(summary, point.name)
     guards = []
@@ -76,7 +76,7 @@ def member_values(member: Member, index: int, summary: Summary) -> Json:
 
 
 def _missed_limits(member: Member, summary: Summary) -> Iterator[str]:
-    """Yield the constraints and guards that a member misses, such as ``P ≥ 70.0 (66.5)``."""
+    """Yield the constraints and guards that a member violates, such as ``P ≥ 70.0 (66.5)``."""
     point = member.dev
     reference = summary.references.get("dev")
     if reference is not None:
@@ -94,7 +94,7 @@ def _missed_limits(member: Member, summary: Summary) -> Iterator[str]:
 
 
 def _missed(name: str, score: float, minimum: float) -> str:
-    """Format a missed limit, with more digits if one decimal would hide the difference."""
+    """Format a violated limit, with more digits if one decimal would hide the difference."""
     limit_text, score_text = show(minimum), show(score)
     if limit_text == score_text:
         limit_text, score_text = f"{100 * minimum:.6g}", f"{100 * score:.6g}"
@@ -104,10 +104,7 @@ def _missed(name: str, score: float, minimum: float) -> str:
 def _intervals(
     member: Member, front: FrontUncertainty | None, keys: Mapping[str, str], goals: Goals
 ) -> Json:
-    """Return a member's stability and the intervals for its scores, both on the split that ``front`` describes.
-
-    The result is empty if per-query scores are not stored.
-    """
+    """Return a member's stability and score intervals; empty if per-query scores are not stored."""
     uncertainty = None if front is None else front.members.get(name_of_point(member.dev))
     if front is None or uncertainty is None:
         return {}

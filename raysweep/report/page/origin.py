@@ -1,4 +1,4 @@
-"""The origin of a run, read from its folder: the complete configuration, and fingerprints of its inputs."""
+"""A run's configuration and the fingerprints of its inputs."""
 
 import json
 import re
@@ -14,14 +14,14 @@ _FOLDERS = re.compile(r"""(?<=[:-] |.["'])(?:~|[A-Za-z]:)?[/\\][^"'\n]*[/\\]""")
 
 @dataclass(frozen=True)
 class Origin:
-    """A run's ``configuration`` as YAML, empty if it is missing, and ``identities`` as (name, fingerprint) pairs."""
+    """A run's ``configuration`` in YAML and the ``identities`` of its inputs as (name, fingerprint) pairs."""
 
     configuration: str = ""
     identities: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def read(cls, run: Folder) -> "Origin":
-        """Read the available files; a damaged run may lack some of them."""
+        """Read the origin of a run; missing files are ignored."""
         configuration = _read_text(run, "config.yaml")
         return cls(hide_places(configuration), _read_identities(run))
 
@@ -32,7 +32,7 @@ def hide_places(text: str) -> str:
 
 
 def _read_identities(run: Folder) -> tuple[tuple[str, str], ...]:
-    """Return the fingerprints of data and encoders. They are hashes of data, weights and parameters."""
+    """Return the fingerprints of the data and the encoders."""
     try:
         prepared = json.loads(_read_text(run, "prepared.json"))
     except (ValueError, RecursionError):

@@ -1,7 +1,4 @@
-"""Points and scores for the page's charts: trials' dev points, and the points that the front is compared with.
-
-Scores are x100, rounded to screen precision.
-"""
+"""Points for the page's charts, with rounded scores x100."""
 
 import math
 from collections.abc import Mapping
@@ -15,7 +12,7 @@ from raysweep.report.summary import Summary
 from raysweep.report.tables import kind_name
 from raysweep.results.types import Point, ScoredSplit
 
-MAX_POINTS = 6_000  # more cannot be distinguished on a screen, and each takes 20 bytes
+MAX_POINTS = 6_000  # more cannot be distinguished on a screen
 
 DIGITS = 3
 
@@ -23,16 +20,17 @@ Json = dict[str, object]
 
 
 def scaled(score: float | None) -> float | None:
-    """Return a score in [0, 1] x100; None if it is unknown or not finite."""
+    """Multiply a score by 100 and round it; return None if it is unknown or not finite."""
     if score is None or not math.isfinite(score):
         return None
     return round(100 * score, DIGITS)
 
 
 def score_keys(summary: Summary) -> dict[str, str]:
-    """Return the names of the page's scores, by the keys that its script uses.
+    """Return the names of the page's scores, by the keys that its scripts use.
 
-    The goals have the keys ``p`` and ``s``; a score without a letter is keyed by its name.
+    The goals have the keys ``p`` and ``s``, retention has ``r``, and accuracy has ``a``. Other scores
+    are keyed by name.
     """
     goals = summary.goals
     letters = {goals.p: "p", goals.s: "s"}
@@ -42,7 +40,7 @@ def score_keys(summary: Summary) -> dict[str, str]:
 
 
 def score_texts(keys: Mapping[str, str]) -> list[Json]:
-    """Return each score's headings and labels for the script, in table order."""
+    """Return each score's headings and labels, in table order."""
     texts: list[Json] = []
     for key, name in keys.items():
         spec = spec_of(name)
@@ -59,14 +57,14 @@ def scores_of(point: Point, keys: Mapping[str, str]) -> Json:
 
 @dataclass(frozen=True)
 class ShownPoints:
-    """The shown ``points`` in ledger order, out of ``num_stored``; members and trials refer to them by index."""
+    """The ``points`` shown in the charts, in ledger order, out of ``num_stored`` stored points."""
 
     points: tuple[Point, ...]
     num_stored: int
 
     @classmethod
     def of(cls, summary: Summary) -> "ShownPoints":
-        """Return up to ``MAX_POINTS`` points: the front, each trial's best, and an even sample of the others."""
+        """Return up to ``MAX_POINTS`` points: the front, each trial's best, and an evenly spaced sample."""
         stored = [
             point
             for point in summary.results.points
@@ -90,7 +88,7 @@ class ShownPoints:
         return {point: index for index, point in enumerate(self.points)}
 
     def columns(self, keys: Mapping[str, str]) -> Json:
-        """Return each field as a list, with scores under the page's ``keys``; ``kind`` is an index into ``kinds``."""
+        """Return the points as columns; ``kind`` contains indices into ``kinds``."""
         points = self.points
         point_by_key = {point.key: point for point in points}
         point_keys = sorted(point_by_key, key=lambda key: (key[0], key[1] or 0.0))
@@ -114,9 +112,9 @@ class ShownPoints:
 
 
 def compared_points(summary: Summary, split: ScoredSplit) -> Json:
-    """Return a split's oracle front (by increasing bonus), reference, baselines and constraints.
+    """Return the oracle front, the reference, the baselines and the constraints on a split.
 
-    Items that are not stored are empty or None. The chart draws the constraints as lines.
+    Values that are not stored are empty or None.
     """
     reference = summary.references.get(split)
     keys = score_keys(summary)

@@ -1,4 +1,4 @@
-"""The page's sections. Tables and sentences need no script; chart elements are empty until the script fills them."""
+"""The sections of a run's page. Charts require JavaScript; text and tables do not."""
 
 import itertools
 import math
@@ -66,7 +66,7 @@ IMPORTANCE_TEXT = (
 
 @dataclass(frozen=True)
 class Material:
-    """The inputs to a run's page, such as the run's summary and figures."""
+    """The inputs to a run's page."""
 
     summary: Summary
     front_png: bytes
@@ -88,7 +88,7 @@ def header(summary: Summary) -> str:
 
 
 def sections(material: Material) -> list[str]:
-    """Return the sections in page order; those without content are empty strings."""
+    """Return the sections in page order; sections without content are empty strings."""
     summary = material.summary
     tracebacks = []
     for trial in summary.results.trials:
@@ -123,7 +123,7 @@ def sections(material: Material) -> list[str]:
 
 
 def _table_section(content: TableSection, name: str = "", picture: str = "") -> str:
-    """Return a section. Links target its ``name``, which is derived from its title by default."""
+    """Return a section with a table. Its HTML id is ``name``, or derived from the title."""
     title = content.title
     if not content.table.rows:
         return ""
@@ -140,7 +140,7 @@ def _table_section(content: TableSection, name: str = "", picture: str = "") -> 
 
 @dataclass(frozen=True)
 class Tile:
-    """A large number with a caption, ``detail``."""
+    """A large number with a heading and a caption."""
 
     name: str
     value: str
@@ -152,7 +152,7 @@ class Tile:
 
 
 def tiles(summary: Summary) -> str:
-    """Return tiles for the trials, the front, the knee, the best point, the cost and the share of the oracle's area."""
+    """Return the run's key figures as tiles."""
     num_started, _, num_planned = trial_counts(summary).partition(" of ")
     all_tiles = [
         Tile("trials", num_started, f"of {num_planned}"),
@@ -180,7 +180,7 @@ def tiles(summary: Summary) -> str:
 
 
 def _member_tiles(member: Member, goals: Goals) -> Iterator[Tile]:
-    """Yield tiles of the knee and of the best point, which may be the same member."""
+    """Yield a tile if the member is the knee, and one if it is the best point."""
     point = member.test or member.dev
     p, s = goals.headings
     names = f"{p} / {s} on {point.split}"
@@ -201,7 +201,7 @@ def _score_pair(point: Point, goals: Goals) -> str:
 def script_element(name: str, text: str = "", keys: str = "") -> str:
     """Return an element that is hidden until the script fills it.
 
-    ``text`` explains its use, and ``keys`` explains the arrow keys.
+    ``text`` explains its use; ``keys`` explains the arrow keys.
     """
     hints = paragraph(text, "hint") if text else ""
     if keys:
@@ -219,14 +219,14 @@ def _front(material: Material) -> str:
             "front", "Front", paragraph("No rung finished, so the front is empty."), picture
         )
     hint = "Hover over a mark to see its configuration, and click it to pin it."
-    keys = "left and right arrows move along the front, up and down arrows through the rungs of a trial"
+    keys = "left and right arrows move along the front, up and down arrows move through a trial's rungs"
     chart = script_element("front-chart", hint, keys)
     title = f"{TITLE} ({len(summary.members)})"
     members = details(title, member_table(summary), is_open=True)
     definitions = paragraph(scores_text(summary.results.info), "soft")
     order = (
-        f"The knee comes first, then the other members in order of decreasing {summary.goals.s} on dev, the split on "
-        "which the front was chosen."
+        f"The knee comes first. The other members are sorted by decreasing {summary.goals.s} on dev, where the front was "
+        "chosen."
     )
     return section("front", "Front", chart, picture, definitions, members, paragraph(order, "soft"))
 
@@ -252,7 +252,7 @@ def next_steps(summary: Summary) -> str:
 
 
 def steps(summary: Summary) -> Iterator[Step]:
-    """Yield steps: export the probe if it beats the front, export the knee, find other trade-offs, extend the sweep."""
+    """Yield the suggested next steps."""
     knee = next((member.dev for member in summary.members if member.is_knee), None)
     if knee is None:
         return
@@ -284,7 +284,6 @@ def steps(summary: Summary) -> Iterator[Step]:
 
 
 def _readings(material: Material) -> str:
-    """Return the section with the reading panel, or an empty string if the run has no readings or no front."""
     readings = material.readings
     if readings is None or not readings.shown or not material.summary.members:
         return ""
@@ -343,7 +342,7 @@ def _curves(material: Material) -> str:
 
 
 def _hyperparameters(summary: Summary) -> str:
-    """Return chart elements only: the trial table shows the same data without a script."""
+    """Return charts only; without JavaScript, the trial table shows the same data."""
     if not summary.members:
         return ""
     parallel_text = (
@@ -352,7 +351,7 @@ def _hyperparameters(summary: Summary) -> str:
     )
     parallel_keys = "left and right arrows step through the trials in start order, up and down arrows by objective"
     parallel = script_element("parallel-chart", parallel_text, parallel_keys)
-    slices_text = "The best point of each trial on dev, against one parameter at a time."
+    slices_text = "Each mark is a trial's best point on dev, plotted against one parameter."
     slices_keys = "left and right arrows step through the trials by parameter value, up and down arrows by score"
     slices = script_element("slices-chart", slices_text, slices_keys)
     return join(
@@ -364,7 +363,6 @@ def _hyperparameters(summary: Summary) -> str:
 
 
 def _importance(material: Material) -> str:
-    """Return the section on parameters' importance; if there are too few trials, it states how many more are needed."""
     importance = material.importance
     if importance.num_missing:
         text = (
@@ -381,12 +379,12 @@ def _importance(material: Material) -> str:
 
 
 def importance_table(importances: Mapping[str, Mapping[str, Share]]) -> str:
-    """Return a table of parameters, sorted by decreasing share of the objective's variance; empty without shares."""
+    """Return a table of shares, sorted by decreasing share of the objective's variance."""
     all_names = [
         *importances.get("objective", ()),
         *itertools.chain.from_iterable(importances.values()),
     ]
-    names = dict.fromkeys(all_names)  # ordered, distinct
+    names = dict.fromkeys(all_names)  # distinct, in order
     if not names:
         return ""
     titles = [spec_of(target).title for target in importances]

@@ -1,4 +1,4 @@
-"""The page's trials: their values for the charts, the table of all trials, and the early-stopping table."""
+"""The chart data and the tables of trials on a run's page."""
 
 import math
 from collections import Counter
@@ -17,7 +17,7 @@ from raysweep.report.tables import objective_cell, score_cells, short, show
 from raysweep.results.types import Point, Trial
 from raysweep.results.views import varied_parameters
 
-LOG_RATIO = 50  # positive values that span a larger ratio get a logarithmic axis, whatever their scale in the search space
+LOG_RATIO = 50  # positive values that span a larger ratio get a logarithmic axis
 
 MANY_TRIALS = 200  # longer tables are laid out only when scrolled into view
 
@@ -25,7 +25,7 @@ Value = float | int | str | None
 
 
 def plain_value(value: Any) -> Value:
-    """Return a parameter's value as a finite number or as text; None if it does not apply."""
+    """Return a parameter's value as a finite number, a string or None."""
     if value is None:
         return None
     if is_number(value) and abs(value) < 1e300 and math.isfinite(value):
@@ -34,7 +34,7 @@ def plain_value(value: Any) -> Value:
 
 
 def parameters(trials: Sequence[Trial], logarithmic: Collection[str] = ()) -> list[Json]:
-    """Return the varied parameters; numeric ones have ``log`` set if they get a logarithmic axis.
+    """Return the varied parameters; ``log`` is true for numeric parameters with a logarithmic axis.
 
     ``logarithmic`` contains the parameters that are searched on a logarithmic scale.
     """
@@ -83,9 +83,9 @@ def statuses() -> list[Json]:
 
 
 def trial_values(summary: Summary, indices: Mapping[Point, int]) -> list[Json]:
-    """Return the values of all trials; each rung is a list of examples seen, objective, P, S, retention and other scores.
+    """Return the chart data of all trials; a rung is a list of examples seen, objective and scores.
 
-    ``indices`` maps the shown points to their indices.
+    ``indices`` contains the indices of the shown points.
     """
     names = varied_parameters(trial_summary.trial for trial_summary in summary.trials)
     score_names = _trial_scores(summary).values()
@@ -119,7 +119,7 @@ def trial_values(summary: Summary, indices: Mapping[Point, int]) -> list[Json]:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the trial table. ``key`` is a trial's field in the page's data, or ``parameter`` and a number."""
+    """A column of the trial table; ``key`` is the name by which the script sorts it."""
 
     key: str
     name: str
@@ -143,7 +143,7 @@ AFTER_SCORES = (
 
 
 def trial_table(summary: Summary) -> str:
-    """Return a scrolling table with a row for each trial in ``summary.trials``, and a column for each varied parameter."""
+    """Return a scrollable table of all trials, with a column for each varied parameter."""
     trials = [trial_summary.trial for trial_summary in summary.trials]
     names = varied_parameters(trials)
     scores = _trial_scores(summary)
@@ -202,7 +202,7 @@ def _trial_row(
 
 @dataclass
 class RungCount:
-    """The trials that reached rung ``step``; ``endings`` counts those that reached no later rung, by status."""
+    """The trials that reached rung ``step``; ``endings`` counts, by status, those that reached no later rung."""
 
     step: int
     examples_seen: list[int] = field(default_factory=list)
@@ -249,7 +249,7 @@ def stopping_table(summary: Summary) -> TextTable:
 
 
 def stopping_text(summary: Summary) -> str:
-    """Return sentences about the share of planned rungs trained and the time saved."""
+    """Return sentences on the share of rungs trained and the time saved."""
     num_planned = num_trained = 0
     for trial_summary in summary.trials:
         trial = trial_summary.trial

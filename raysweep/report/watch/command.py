@@ -1,4 +1,4 @@
-"""The ``watch`` command: a view of a run in the terminal, refreshed until its sweep ends."""
+"""The ``watch`` command, which shows a run in the terminal until its sweep ends."""
 
 import time
 from collections import Counter
@@ -15,7 +15,7 @@ from raysweep.report.watch.view import View
 from raysweep.results.ledger import GrowingLedger
 from raysweep.storage.folder import Folder
 
-PIPE_WIDTH = 120  # width of the view when written to a file or a pipe
+PIPE_WIDTH = 120  # width of the view if the output is not a terminal
 
 Sleep = Callable[[float], None]
 
@@ -27,10 +27,10 @@ def watch(
     sleep: Sleep = time.sleep,
     now: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Show a run every ``seconds`` seconds until its driver has exited.
+    """Show a run until its driver exits, refreshing the view every ``seconds`` seconds.
 
-    In a terminal, the view is updated in place; elsewhere, a line is printed for each change. At the end, the complete
-    view is printed.
+    In a terminal, the view is updated in place. Otherwise, a line is printed for each change. The complete view is
+    printed at the end.
 
     Raises:
         InputError: If the run does not exist or is damaged.
@@ -52,13 +52,17 @@ def watch(
 
 
 def watch_once(run: Folder, console: Console) -> None:
-    """Show the current state of a run. Raises ``InputError`` like :func:`watch`."""
+    """Show the current state of a run.
+
+    Raises:
+        InputError: If the run does not exist or is damaged.
+    """
     view = View(look(run, GrowingLedger(run), Clock(first_age=ledger_age(run))))
     console.print(view.render(console.width), soft_wrap=True)
 
 
 def state_as_json(run: Folder) -> dict[str, Any]:
-    """Return a run's state, its trial counts by status (excluding replicates), and its front and hypervolume on dev.
+    """Return a run's state, its trials by status (without replicates), and its front and hypervolume on dev.
 
     Raises:
         InputError: If the run does not exist or is damaged.
@@ -91,7 +95,6 @@ def state_as_json(run: Folder) -> dict[str, Any]:
 
 
 def _views(run: Folder, seconds: float, sleep: Sleep, clock: Clock) -> Iterator[View]:
-    """Yield a view of the run every ``seconds`` seconds until its driver has exited."""
     ledger = GrowingLedger(run)
     view = View(look(run, ledger, clock))
     while True:

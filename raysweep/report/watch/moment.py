@@ -1,4 +1,4 @@
-"""Snapshots of a run: the content of its ledger, and whether a process is driving it."""
+"""Snapshots of a run: its results, and whether it has a driver."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -18,11 +18,11 @@ from raysweep.storage.line_log import is_held
 
 @dataclass(frozen=True)
 class Moment:
-    """A snapshot of a run: its ``results``, or None before the sweep starts, and its approximate running time."""
+    """A snapshot of a run."""
 
-    results: Results | None
+    results: Results | None  # None before the sweep starts
     has_driver: bool | None  # None if unknown
-    seconds: float = 0.0
+    seconds: float = 0.0  # approximate running time
 
     @property
     def is_live(self) -> bool:
@@ -33,7 +33,6 @@ class Moment:
 
     @property
     def state(self) -> str:
-        """The state of the sweep in one word."""
         if self.results is None:
             return "starting"
         if self.results.status != "running":
@@ -44,7 +43,7 @@ class Moment:
 
     @property
     def stage(self) -> str:
-        """The progress of the current stage after the search; empty at other times."""
+        """The progress of the current stage after the search, or an empty string."""
         stage = None if self.results is None or not self.is_live else self.results.stage
         if stage is None:
             return ""
@@ -57,7 +56,7 @@ class Moment:
 
     @property
     def ending(self) -> str:
-        """The last message about a run without a driver: how it ended, and how to resume it."""
+        """How the run ended and how to resume it, or an empty string if it is live."""
         results = self.results
         if results is None or self.is_live:
             return ""
@@ -68,9 +67,9 @@ class Moment:
 
 @dataclass
 class Clock:
-    """The running time of a sweep, extrapolated from its last event with a local clock.
+    """Extrapolates a sweep's running time from its last event with a local clock.
 
-    ``first_age`` is the age of the last event, in seconds, when it is first seen.
+    ``first_age`` is the age of the last event in seconds when the ledger is first read.
     """
 
     now: Callable[[], float] = time.monotonic
@@ -81,7 +80,7 @@ class Clock:
     _seen_at: float = field(default=0.0, init=False)
 
     def seconds(self, events: list[Event], *, is_running: bool) -> float:
-        """Return a sweep's running time, or the last event's time if it is not running."""
+        """Return the sweep's running time in seconds, which ends at the last event if it is not running."""
         at = max((event.at for event in events if event.at is not None), default=0.0)
         now = self.now()
         if at != self._at or not is_running:
@@ -92,7 +91,7 @@ class Clock:
 
 
 def ledger_age(run: Folder) -> float:
-    """Return how many seconds ago a local ledger was written; 0 for a bucket, or if there is no ledger yet."""
+    """Return the seconds since a local ledger was last written, or 0 if the ledger is remote or missing."""
     if not isinstance(run, LocalFolder):
         return 0.0
     try:
@@ -108,7 +107,7 @@ def look(run: Folder, ledger: GrowingLedger, clock: Clock) -> Moment:
     Raises:
         InputError: If the run does not exist, is damaged, or ended before the sweep started.
     """
-    # checked first, so that a ledger without a driver is final when it is read
+    # Check the driver first: without one, the ledger that is read afterwards is final.
     has_driver = is_held(run, LEDGER)
     try:
         ledger.read()
@@ -117,7 +116,7 @@ def look(run: Folder, ledger: GrowingLedger, clock: Clock) -> Moment:
             return Moment(None, has_driver)
         raise no_run(run) from None
     if has_driver is False:
-        # the ledger is final, so it must contain every event that the run's other files depend on
+        # The ledger is final, so reject it if it has lost events.
         load_events(run)
     events = ledger.events
     has_started = any(isinstance(event, SessionStarted) for event in events)
@@ -135,9 +134,9 @@ def look(run: Folder, ledger: GrowingLedger, clock: Clock) -> Moment:
 def changes(
     run: Folder, seconds: float, sleep: Callable[[float], None] = time.sleep
 ) -> Iterator[Moment]:
-    """Look at a run every ``seconds`` until it has no driver, and yield each moment with new results.
+    """Check a run every ``seconds`` seconds and yield each change until its driver exits.
 
-    Nothing is yielded before the first session starts or after the run has ended.
+    Nothing is yielded before the first session starts.
 
     Raises:
         InputError: If the run does not exist or is damaged.

@@ -1,4 +1,4 @@
-"""The display of a run: a status line, followed by the front as a table and a plot."""
+"""The view of a run: a status line, and the front as a table and a plot."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,12 +40,12 @@ LINES_AROUND = 8  # lines above, between and below the table and the plot
 
 LABEL_WIDTH = 6  # width of the numbers next to the P axis
 NUM_LABEL_LINES = 3  # lines above and below the plotted points
-MIN_RANGE = 0.002  # minimum range of an axis, so that tiny differences do not fill it
+MIN_RANGE = 0.002  # minimum range of an axis
 MARGIN = 0.04  # share of the range added at each end of an axis
 
 
 class View:
-    """The display of a run at one moment; if the results are unchanged, the summary of the view ``before`` is reused."""
+    """The view of a run at one moment. It reuses the summary of the view ``before`` if the results are unchanged."""
 
     def __init__(self, moment: Moment, before: "View | None" = None) -> None:
         self.moment = moment
@@ -73,7 +73,7 @@ class View:
         return (self.moment.state, *stage, *_trials_and_front(self._summary))
 
     def render(self, width: int, height: int | None = None) -> RenderableType:
-        """Return the complete view, limited to ``height`` lines if that is given and large enough."""
+        """Return the view, shortened to ``height`` lines if possible."""
         summary = self._summary
         parts: list[RenderableType] = [Text(self.line)]
         if summary is None:
@@ -122,10 +122,9 @@ def _trials_and_front(summary: Summary) -> Iterator[str]:
 
 
 def _table(summary: Summary, num_members: int, width: int) -> Table:
-    """Return a table of the front, sorted by decreasing S.
+    """Return a table of at most ``num_members`` members, sorted by decreasing S.
 
-    If members are left out, it shows the ends, the knee, the best member, and then the members
-    nearest to the ends. Configurations are truncated if the table would be wider than ``width``.
+    Configurations are truncated if the table would be wider than ``width``.
     """
     table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True, show_edge=False)
     names = summary.goals.main_scores
@@ -156,7 +155,7 @@ def _table(summary: Summary, num_members: int, width: int) -> Table:
 
 
 def _select_members(members: Sequence[Member], num_members: int) -> list[Member]:
-    """Return the ``num_members`` most important members in their original order."""
+    """Select the ends, the knee and the best member, and then the members nearest to the ends."""
     last = len(members) - 1
 
     def sort_key(index: int) -> tuple[bool, int]:
@@ -169,7 +168,7 @@ def _select_members(members: Sequence[Member], num_members: int) -> list[Member]
 
 
 def _plot(summary: Summary, width: int, height: int) -> list[str]:
-    """Plot P against S on dev: all rungs of all trials, the front, its knee and the reference encoder."""
+    """Plot P against S on dev."""
     on_dev = [point for point in summary.results.points if point.split == "dev"]
     rungs = [point for point in on_dev if point.trial is not None]
     references = [point for point in on_dev if point.kind == "reference"]
@@ -193,7 +192,7 @@ def _pairs(points: Iterable[Point], goals: Goals) -> list[Pair]:
 
 @dataclass(frozen=True)
 class Layer:
-    """Points drawn as the same character, ``sign``."""
+    """Points drawn with the same character."""
 
     sign: str
     legend: str
@@ -210,7 +209,7 @@ class Axis:
 
     @classmethod
     def of(cls, scores: Iterable[float], num_cells: int) -> "Axis":
-        """Return an axis that includes all scores; there must be at least one."""
+        """Return an axis that includes all scores. There must be at least one score."""
         values = list(scores)
         low, high = min(values), max(values)
         margin = max(MIN_RANGE, high - low) * MARGIN
@@ -228,8 +227,8 @@ def scatter(
 ) -> list[str]:
     """Return the lines of a plot, ``width`` characters wide and ``height`` lines high.
 
-    P increases upward and S to the right, both x100, with ``headings`` at the ends of the axes. In a cell with several
-    points, the last layer is drawn on top. The result is empty if there are no points.
+    P is on the vertical axis and S on the horizontal axis, both x100. Later layers are drawn on top. The result is empty
+    if there are no points.
     """
     points = [point for layer in layers for point in layer.points]
     if not points:
@@ -256,7 +255,7 @@ def scatter(
 
 
 def _lines(layers: Sequence[Layer], rows: Axis, columns: Axis) -> list[str]:
-    """Return the plot's rows from the highest P down, with labels at both ends of the P axis."""
+    """Return the plot's rows from top to bottom, with labels at both ends of the P axis."""
     labels = [""] * rows.num_cells
     labels[0] = show(rows.low)
     labels[-1] = show(rows.high)

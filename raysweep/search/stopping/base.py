@@ -18,9 +18,9 @@ class Standing:
 
 
 class EarlyStopper(Protocol):
-    """An early stopping policy, which decides at each rung which trials continue.
+    """An early stopping policy, which decides at each rung whether a trial continues.
 
-    Trials are identified by number. All calls come from the driver, in the order of the ledger.
+    All calls come from the driver, in the order of the ledger.
     """
 
     def on_rung(
@@ -31,21 +31,18 @@ class EarlyStopper(Protocol):
         ahead: Sequence[int],
         can_start: bool,
     ) -> str | None:
-        """Record a rung, and return the reason to pause the trial, or None if it continues.
+        """Record a rung, and return the reason to pause the trial, or None to continue.
 
         Args:
-            trial: Trial number.
-            examples_seen: Examples seen at this rung.
-            standing: The trial's results so far.
-            ahead: Examples seen at each remaining rung. If empty, the trial serves only as a reference for others.
+            ahead: Examples seen at each remaining rung; empty at the last rung.
             can_start: Whether a new trial could start instead.
         """
 
     def next_to_resume(self, can_start: bool) -> int | None:
-        """Return the paused trial to resume next, or None; the trial stays paused until :meth:`set_running` is called."""
+        """Return the paused trial to resume next, or None. The caller then calls :meth:`set_running`."""
 
     def set_running(self, trial: int, running: bool) -> None:
-        """Mark a trial as running or paused; the ledger of a resumed sweep may overrule the policy."""
+        """Mark a trial as running or paused. In a resumed sweep, the ledger may overrule the policy."""
 
     def end(self, trial: int) -> None:
-        """Mark a trial as ended for good; its results still serve as a reference for others."""
+        """Mark a trial as ended. Other trials are still compared with its results."""

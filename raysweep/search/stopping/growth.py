@@ -1,16 +1,17 @@
-"""Early stopping policy ``growth``, which continues the trial that is expected to grow the front the most.
+"""The ``growth`` early stopping policy, which continues the trial with the highest expected gain.
 
-After each rung, a trial pauses unless it has the highest expected gain: the hypervolume that it is expected to add to
-the front per example of further training. The gain of a paused trial is predicted from how its points have moved so
-far and how those of other trials moved from the same budget (:mod:`raysweep.search.stopping.learning_curve`). The gain
-of a new trial is the mean gain of the latest trials, each measured against the front without that trial.
+The expected gain is the hypervolume that a trial is expected to add to the front per example of further
+training. After each rung, a trial pauses unless its expected gain is the highest. The gain of a paused
+trial is predicted from the past movement of its points and the movement of other trials' points after
+the same budget (:mod:`raysweep.search.stopping.learning_curve`). The gain of a new trial is estimated as
+the mean gain of the latest trials, each measured against the front of the other trials.
 
-While there are new trials left to start, only good trials resume, because early gains are mostly noise. After the first
-rung, the good trials are the best quarter. At any later budget b with the next budget c, they are the best fraction
-b / c of the trials that reached b, so each rung level gets about the same share of the training. Once all trials have
-started, any trial with an expected gain may resume. When no such trial is left, good trials resume anyway, because slow
-starters are easily underestimated. Trials are compared only at equal budgets, and the ends of the front count as much
-as its middle.
+While new trials are left to start, only good trials resume, because early gains are mostly noise. After
+the first rung, these are the best quarter by area. After a later rung at budget b, they are the best
+b / c of the trials that reached b, where c is the next budget. Each rung level thus gets about the same
+share of the training. Once all trials have started, any trial with an expected gain may resume. If there
+is none, good trials resume anyway, because slow starters are easily underestimated. Trials are compared
+only at equal budgets.
 """
 
 import bisect
@@ -28,26 +29,27 @@ from raysweep.metrics.staircase import Staircase
 from raysweep.search.stopping.base import Standing
 from raysweep.search.stopping.learning_curve import Forecaster, LearningCurve
 
-NUM_CANDIDATES = 24  # number of best paused trials whose expected gains are kept current, not counting trials without one
-# minimum expected growth of the front, as a fraction of its area, for a trial to count as worth resuming
+# number of paused trials whose expected gains are updated, in addition to those that have none yet
+NUM_CANDIDATES = 24
+# A trial is worth resuming if the front's area is expected to grow by more than this fraction.
 MIN_RELATIVE_GAIN = 0.0001
-# Before all trials have started, the best 1 in this many, by area, may resume after their first rung.
+# Until all trials have started, only the best 1 in N trials may resume after the first rung.
 PROMOTED_ONE_IN = 4
-NUM_LATEST = 12  # number of latest trials from which the gain of a new one is estimated
+NUM_LATEST = 12  # number of latest trials used to estimate the gain of a new one
 NUM_STARTED_FIRST = 3  # number of trials started before any resumes
-# number of trials with the largest areas, whose fronts represent all fronts in the gain of a new trial
+# The gain of a new trial is measured against the front of this many trials with the largest areas.
 NUM_LARGEST = 32
 
 
 class _Peers(NamedTuple):
-    """Trials paused at the same budget with the same next budget, which share a quota for resuming."""
+    """The budgets of a group of paused trials that share a quota for resuming."""
 
     budget: int
     is_first_rung: bool
     next_budget: int
 
     def num_good(self, num_reached: int) -> int:
-        """Return how many of the trials that reached the budget may resume while there are new trials to start."""
+        """Return how many of the trials that reached the budget may resume while new trials are left to start."""
         if self.is_first_rung:
             return num_reached // PROMOTED_ONE_IN
         return num_reached * self.budget // self.next_budget
@@ -55,13 +57,12 @@ class _Peers(NamedTuple):
 
 @dataclass
 class _Trial:
-    """A trial and its learning curve; a new trial starts out as running."""
+    """A trial and its learning curve."""
 
     curve: LearningCurve = field(default_factory=LearningCurve)
     is_running: bool = True
     has_ended: bool = False
-    # last computed expected gain; infinite after a rung until it is computed
-    expected_gain: float = math.inf
+    expected_gain: float = math.inf  # infinite after a rung until it is computed
     peers: _Peers = field(init=False)  # set while the trial is paused
     rank: tuple[float, int] = field(init=False)  # negated area, then trial number
 
@@ -77,14 +78,12 @@ class _Trial:
 
 
 class _Trials:
-    """All trials by number, with indices of the paused and running ones to avoid scanning thousands of trials."""
+    """All trials by number, with indices of the paused and running ones."""
 
     def __init__(self) -> None:
         self.paused: dict[int, _Trial] = {}
-        self.running: dict[int, _Trial] = {}  # only those between two of their rungs
-        self.with_rungs: list[
-            int
-        ] = []  # numbers of trials that completed a rung, in the order of their first rungs
+        self.running: dict[int, _Trial] = {}  # only trials between two rungs
+        self.with_rungs: list[int] = []  # trials with a completed rung, by time of the first one
         self._all: dict[int, _Trial] = {}
 
     def __getitem__(self, number: int) -> _Trial:
@@ -103,7 +102,7 @@ class _Trials:
         return any(trial.is_running for trial in self._all.values())
 
     def pause(self, number: int) -> None:
-        """Pause a trial after a rung until :meth:`set_running` resumes it."""
+        """Pause a trial after a rung."""
         if len(self._all[number].curve.points) == 1:
             self.with_rungs.append(number)
         self.set_running(number, running=False)
@@ -138,7 +137,7 @@ class Ranking:
         return (number for _, number in self._sorted)
 
     def put(self, number: int, value: float) -> None:
-        """Set the value of a number, replacing its previous one."""
+        """Set or replace the value of a number."""
         previous = self._keys.get(number)
         if previous is not None:
             del self._sorted[bisect.bisect_left(self._sorted, previous)]
@@ -150,9 +149,9 @@ class Growth:
     """The ``growth`` policy; see the module docstring.
 
     Args:
-        reference_point: Lower corner used to compute hypervolumes, possibly raised by constraints.
+        reference_point: Reference point for hypervolumes, including any constraints.
         origin: P and S of an untrained trial, or None if unknown.
-        wider: Reference point used until a point is above ``reference_point``.
+        wider: Lower reference point, used until a point exceeds ``reference_point``.
     """
 
     def __init__(
@@ -162,25 +161,21 @@ class Growth:
         self._fronts = [Staircase(point) for point in reference_points]
         self._forecaster = Forecaster(origin)
         self._trials = _Trials()
-        self._ranks: dict[
-            int, list[tuple[float, int]]
-        ] = {}  # keyed by budget: its trials' ranks, ascending
+        self._ranks: dict[int, list[tuple[float, int]]] = {}  # sorted ranks, keyed by budget
         self._worst_good: dict[_Peers, tuple[float, int]] = {}  # rank of the worst good trial
         self._by_area = Ranking()  # trials' places (see `_places`), ranked by area
-        self._places: dict[int, int] = {}  # keyed by trial: its place in the order of first rungs
+        self._places: dict[int, int] = {}  # place in the order of first rungs, keyed by trial
         self._can_start = True  # whether a new trial could start when the latest rung was recorded
-        self._expected_gains: dict[
-            bool, dict[int, float]
-        ] = {}  # keyed by whether a new trial may start
+        self._expected_gains: dict[bool, dict[int, float]] = {}  # keyed by can_start, then by trial
         self._expected_gain_of_new: float | None = None
 
     @property
     def reference_point(self) -> Pair:
-        """The lower corner currently used to compute hypervolumes."""
+        """The reference point currently used to compute hypervolumes."""
         return self._front.reference_point
 
     def expected_gains(self, can_start: bool) -> dict[int, float]:
-        """Return the current expected gains of the paused trials whose previous expected gains were the highest."""
+        """Return the expected gains of paused trials, limited to those with the highest previous gains."""
         if can_start in self._expected_gains:
             return self._expected_gains[can_start]
         last_gains = {
@@ -189,9 +184,9 @@ class Growth:
         candidates = sorted(last_gains, key=lambda number: (-last_gains[number], number))
         num_unknown = sum(map(math.isinf, last_gains.values()))
         num_enough = NUM_CANDIDATES + num_unknown
-        # If no trial is running or may start, the search ends unless a trial is worth resuming, so look for one.
+        # If no trial is running or can start, the search ends unless some trial is worth resuming.
         must_check_all = not can_start and not self._trials.has_running
-        # The front as it will be if all running trials reach their predicted points.
+        # Assume that all running trials reach their predicted points.
         next_points = [np.empty((0, 2))]
         for trial in self._trials.running.values():
             next_points.append(self._forecaster.next_points(trial.curve))
@@ -271,7 +266,7 @@ class Growth:
     def _record_rung(
         self, number: int, examples_seen: int, standing: Standing, ahead: Sequence[int]
     ) -> None:
-        """Record a trial's rung, and pause the trial for now."""
+        """Record a rung and pause the trial."""
         trial = self._trials.add(number)
         curve = trial.curve
         points = np.asarray(standing.points, dtype=np.float64)
@@ -298,7 +293,7 @@ class Growth:
             front.add_all(points)
 
     def _update_expected_gains(self) -> None:
-        """Update the trials' expected gains after an event; queries leave them unchanged."""
+        """Update the trials' expected gains after an event."""
         self._expected_gains, self._expected_gain_of_new = {}, None
         for trial, expected_gain in self.expected_gains(self._can_start).items():
             self._trials[trial].expected_gain = expected_gain
@@ -311,18 +306,18 @@ class Growth:
         return self._trials[trial].curve.area
 
     def _is_worth_resuming(self, trial: int, expected_gain: float) -> bool:
-        """Return whether a trial with this expected gain may resume if no new trial may start."""
+        """Return whether a trial with this expected gain may resume once no new trials can start."""
         curve = self._trials[trial].curve
         examples_ahead = curve.budgets_ahead[-1] - curve.budgets[-1]
         return expected_gain * examples_ahead > MIN_RELATIVE_GAIN * self._front.area
 
     def _is_good(self, number: int) -> bool:
-        """Return whether the trial is among the best that reached its budget."""
+        """Return whether the trial is among the best of those that reached its budget."""
         trial = self._trials[number]
         return trial.rank <= self._worst_good[trial.peers]
 
     def _expected_gain_of_new_trial(self) -> float:
-        """Return the latest trials' mean gain since their start, each measured against the front without that trial."""
+        """Return the mean gain of the latest trials, each measured against the front of the other trials."""
         if self._expected_gain_of_new is not None:
             return self._expected_gain_of_new
         with_rungs = self._trials.with_rungs
@@ -352,9 +347,9 @@ class Growth:
 
 
 def _largest_gain(front: Staircase, rungs: Iterable[tuple[int, Float64Array]], begin: int) -> float:
-    """Return the maximum gain over rungs: the area added to a front so far, per example seen after ``begin``.
+    """Return the largest gain at any rung: the area added to the front per example seen after ``begin``.
 
-    ``rungs`` yields examples seen and points (points, 2).
+    ``rungs`` yields pairs of examples seen and points (points, 2).
     """
     all_rungs = list(rungs)
     are_above = front.is_surpassed_by(np.concatenate([points for _, points in all_rungs]))

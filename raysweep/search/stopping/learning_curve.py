@@ -1,4 +1,4 @@
-"""Learning curves: how trials' operating points move during training, for each trial and across trials."""
+"""Learning curves of trials, and predictions of how their operating points move with more training."""
 
 import math
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ class Prediction:
     """The predicted points (points, 2) of a curve at each of its remaining rungs."""
 
     points: list[Float64Array]
-    # number of rates learned before it; once more are learned, the prediction is outdated
+    # the prediction is outdated once the model has learned more rates than this
     num_rates_learned: int
 
 
@@ -25,7 +25,7 @@ class LearningCurve:
 
     budgets: list[int] = field(default_factory=list)  # examples seen at its rungs so far
     points: list[Float64Array] = field(default_factory=list)  # (points, 2) at each rung so far
-    # (points, 2): movement of each point per example up to the last rung
+    # (points, 2), movement of each point per example up to the last rung
     rate: Float64Array | None = None
     budgets_ahead: tuple[int, ...] = ()  # examples seen at its remaining rungs
     front: tuple[Pair, ...] = ()  # non-dominated points of all its rungs
@@ -34,7 +34,10 @@ class LearningCurve:
 
 
 class RateModel:
-    """Mean movement of trials' points per example after a given budget, and its ratio to the movement before the budget."""
+    """A model of the rates at which trials' points move after a given budget.
+
+    A rate is the movement of a point per example.
+    """
 
     def __init__(self) -> None:
         self._sum = np.zeros(2)
@@ -43,7 +46,7 @@ class RateModel:
         self._sum_before_squared = np.zeros(2)
 
     def learn(self, before: Float64Array | None, rate: Float64Array) -> None:
-        """Add a trial's rates (points, 2) after this budget, and those before it, if known."""
+        """Add a trial's rates (points, 2) after this budget and, if known, before it."""
         self._sum += rate.mean(axis=0)
         self._count += 1
         if before is not None:
@@ -56,31 +59,27 @@ class RateModel:
         return self._sum / self._count
 
     def factor(self, own: Float64Array) -> Float64Array:
-        """Return the factors (2,) that turn a trial's rates ``own`` (points, 2) before this budget into those after it.
+        """Return the predicted ratio (2,) of a trial's rates after this budget to its rates ``own`` (points, 2) before it.
 
-        They are slopes of least-squares lines through the origin, fitted to other trials' rates after the budget
-        against their rates before it. The prior assumption, that ``own`` does not change, counts as one additional trial.
+        The ratio is the slope of a least-squares line through the origin, fitted to the rates of other
+        trials. One additional trial, whose rates stay at ``own``, serves as the prior.
         """
         prior = np.add.reduce(own * own) / len(own)
         slope = (self._sum_before_times_rate + prior) / np.maximum(
             self._sum_before_squared + prior, 1e-300
         )
-        # faster than np.clip, which matters because this is called often
+        # faster than np.clip
         factor: Float64Array = np.minimum(np.maximum(slope, 0.0), 4.0)
         return factor
 
 
 class Forecaster:
-    """A model that predicts each learning curve from its own rates and other trials' movement after the same budget."""
+    """A model that predicts learning curves from their own rates and those of other trials."""
 
     def __init__(self, origin: Pair | None) -> None:
         self._origin = origin  # P and S of an untrained trial, if known
-        self._rate_models: dict[
-            int, RateModel
-        ] = {}  # keyed by the budget after which they predict movement
-        self._nearest: dict[
-            int, RateModel
-        ] = {}  # keyed by any budget: the model with the nearest budget
+        self._rate_models: dict[int, RateModel] = {}  # keyed by budget
+        self._nearest: dict[int, RateModel] = {}  # cached nearest model, keyed by budget
         self._num_rates_learned = 0
 
     @property
@@ -89,7 +88,7 @@ class Forecaster:
         return bool(self._rate_models)
 
     def add_rung(self, curve: LearningCurve, examples_seen: int, points: Float64Array) -> None:
-        """Add a rung with the given points (points, 2) to a curve, and learn the rates at which they moved."""
+        """Add a rung with these points (points, 2) to a curve, and learn their rates."""
         if curve.points:
             curve.rate = self._learn_rate(curve, examples_seen, points)
         elif self._origin is not None:
@@ -101,7 +100,7 @@ class Forecaster:
     def _learn_rate(
         self, curve: LearningCurve, examples_seen: int, points: Float64Array
     ) -> Float64Array | None:
-        """Return the movement per example of a curve's points since its last rung, or None if their number changed."""
+        """Learn and return the rates since the curve's last rung, or return None if the number of points changed."""
         last_points = curve.points[-1]
         if last_points.shape != points.shape:
             return None
@@ -140,7 +139,7 @@ class Forecaster:
             budget = next_budget
 
     def _predict_rate(self, budget: int, own: Float64Array | None) -> Float64Array:
-        """Return the predicted movement per example after a budget, given the rates ``own`` before it."""
+        """Return the predicted rates after a budget, given the rates ``own`` before it."""
         if not self._rate_models:
             return np.zeros((1, 2)) if own is None else own
         if budget not in self._nearest:

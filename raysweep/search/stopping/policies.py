@@ -1,7 +1,6 @@
 """The early stopping policies ``none``, ``median``, ``asha`` and ``pareto``, and a factory for all policies.
 
-Trials are compared only at exactly equal budgets, because partial training inflates similarity. A trial is judged by
-the operating points of all its rungs.
+Trials are compared only at exactly equal budgets, because partial training inflates similarity.
 """
 
 from collections import defaultdict
@@ -22,7 +21,7 @@ MIN_OTHERS = 4  # minimum number of other trials at a budget for the median rule
 def make_early_stopper(
     rule: EarlyStoppingConfig, objective: Objective, reference: Pair | None
 ) -> EarlyStopper:
-    """Return a new policy of the configured kind.
+    """Create the configured policy.
 
     ``reference`` is P and S of an untrained trial, or None if unknown.
     """
@@ -37,7 +36,7 @@ def make_early_stopper(
 
 
 class KeepAll:
-    """A policy without early stopping."""
+    """A policy that never pauses a trial."""
 
     def on_rung(
         self,
@@ -60,10 +59,10 @@ class KeepAll:
 
 
 class Median(KeepAll):
-    """The median stopping rule (Golovin et al., Google Vizier, 2017) at equal budgets; it stops trials for good.
+    """The median stopping rule (Golovin et al., Google Vizier, 2017). Stopped trials never resume.
 
-    From ``first`` examples on, a trial is stopped if its best objective so far is below the median of the other trials
-    at this budget, provided there are at least MIN_OTHERS of them.
+    Starting at ``first`` examples, a trial is stopped if its best objective so far is below the median of
+    at least MIN_OTHERS other trials at the same budget.
     """
 
     def __init__(self, first: int) -> None:
@@ -93,21 +92,20 @@ class Median(KeepAll):
 
 
 class SuccessiveHalving:
-    """Asynchronous successive halving by promotion (ASHA, Li et al. 2020), on the objective.
+    """Asynchronous successive halving (ASHA, Li et al., 2020), which ranks trials by objective.
 
-    Milestones are ``first * factor ** i`` examples seen. A trial continues from a milestone if it is among the best 1 /
-    ``factor`` of the trials that reached it, and pauses otherwise. It may become one of the best as more trials reach
-    the milestone, and then resumes from its checkpoint. Thus, no trial continues merely because it has no
-    competitors, and no trial is lost to an early decision.
+    Milestones are at ``first * factor ** i`` examples. At a milestone, a trial pauses unless it is among
+    the best 1 / ``factor`` of the trials that reached it. A paused trial resumes if it becomes one of the
+    best as more trials reach the milestone.
     """
 
     def __init__(self, first: int, factor: int) -> None:
         self.first, self.factor = first, factor
         # keyed by milestone, then by trial
         self._reached: dict[int, dict[int, Standing]] = defaultdict(dict)
-        # keyed by milestone: the trials that continued from it
+        # trials that continued from a milestone, keyed by milestone
         self._promoted: dict[int, set[int]] = defaultdict(set)
-        self._best: dict[int, list[int]] = {}  # keyed by milestone, until another trial reaches it
+        self._best: dict[int, list[int]] = {}  # best trials, keyed by milestone
         self._last_milestone: dict[int, int] = {}  # keyed by trial
         self._ended: set[int] = set()
 
@@ -171,10 +169,10 @@ class SuccessiveHalving:
 
 
 class ParetoHalving(SuccessiveHalving):
-    """Successive halving by non-dominated layers: the best trials are those with points in the first layers.
+    """Successive halving that ranks trials by non-dominated layer.
 
-    A trial's layer is that of its best point. Within a layer, trials are sorted by the area under their own front,
-    largest first. Trials without a feasible point, whose area is negative, come last.
+    A trial's layer is that of its best point. Within a layer, trials are sorted by the area of their own
+    front, largest first. Trials without a feasible point come last.
     """
 
     def ranking(self, reached: Mapping[int, Standing]) -> list[int]:

@@ -1,4 +1,4 @@
-"""Masks computed from a hypernetwork's outputs: which weights a task uses, and how strongly."""
+"""Masks computed from a hypernetwork's outputs."""
 
 import math
 from typing import Literal
@@ -12,11 +12,11 @@ def threshold(values: Tensor, percent: float, kind: MaskKind = "absolute") -> Te
     """Return the mask for one tensor, in which the values with the smallest magnitudes are set to 0.
 
     A value x with |x| > c stays x (``signed``) or becomes |x| (``absolute``); all others become 0. The cutoff c is the
-    ``percent``-th percentile of |x| with linear interpolation, as in :func:`numpy.percentile`. At 0 percent, no value
-    is cut off; at 100, all are. Gradients flow only through values that are not cut off.
+    ``percent``-th percentile of |x| with linear interpolation, as in :func:`numpy.percentile`. At 0 percent, all
+    values are kept; at 100, none are. Gradients flow only through values that are kept.
 
-    The paper describes the percentage p both as the share of zeros and as the share of weights that are kept. Its code
-    sets p percent to 0, like this function, but always takes absolute values and keeps values equal to c.
+    The paper describes the percentage p both as the share of zeros and as the share of kept weights. Like this function,
+    its code sets p percent to 0, but it always takes absolute values and keeps values equal to c.
 
     Args:
         values: The hypernetwork's outputs for one tensor of the target network, of any shape.

@@ -1,4 +1,4 @@
-"""A target network masked by a hypernetwork, its two penalties, and task inference."""
+"""The HyperMask model: a target network masked by a hypernetwork, two penalties, and task inference."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,13 +38,9 @@ class MaskSettings:
 
 
 class Hypernetwork(nn.Module):
-    """An MLP with ELU activations and tanh outputs, and one embedding per task, all trainable.
+    """An MLP with ELU activations and tanh outputs, whose input is a trainable embedding of the task.
 
-    Args:
-        shapes: The shapes of the masked tensors by name.
-        num_tasks: The number of tasks.
-        embedding_size: The width of a task's embedding.
-        hidden_layers: The widths of the hidden layers.
+    ``shapes`` maps the names of the masked tensors to their shapes.
     """
 
     def __init__(
@@ -80,22 +76,17 @@ class Hypernetwork(nn.Module):
 
 
 class Snapshot(NamedTuple):
-    """State before a task: outputs for earlier tasks before thresholding, (earlier tasks, weights), and theta by name."""
+    """State before a task: unthresholded outputs for earlier tasks, (earlier tasks, weights), and theta by name."""
 
     outputs: Tensor
     weights: dict[str, Tensor]
 
 
 class HyperMask(nn.Module):
-    """A target network f with weights theta, and a hypernetwork; the output for task t is f(x; theta * m_t).
+    """A target network f with weights theta, and a hypernetwork that generates a mask m_t for each task t.
 
-    The ``state_dict`` contains theta, the hypernetwork and the embeddings of all tasks. Masks are not stored, so the
-    percentage of zeros can be changed later.
-
-    Args:
-        target: The target network.
-        num_tasks: The number of tasks.
-        settings: The settings of masks, penalties and the hypernetwork.
+    The output for task t is f(x; theta * m_t). The ``state_dict`` does not contain the masks, so the percentage of zeros
+    can be changed later.
     """
 
     def __init__(self, target: Target, num_tasks: int, settings: MaskSettings) -> None:
@@ -123,7 +114,7 @@ class HyperMask(nn.Module):
     def forward(
         self, inputs: Tensor, task: int, masks: Mapping[str, Tensor] | None = None
     ) -> TargetOutput:
-        """Return a task's output for inputs (batch, inputs), under ``masks``, by default the task's own."""
+        """Return a task's output for inputs (batch, inputs). ``masks`` defaults to the task's own masks."""
         masks = self.masks(task) if masks is None else masks
         output: TargetOutput = functional_call(
             self.target, masked_weights(self.target, masks), (inputs, task)
@@ -153,7 +144,7 @@ class HyperMask(nn.Module):
     def target_loss(self, before: Snapshot, masks: Mapping[str, Tensor]) -> Tensor:
         """Return L_target, the L1 distance between the previous and the current theta, a scalar.
 
-        With ``masked``, each weight's change is multiplied by its mask's magnitude, except for the unmasked head biases.
+        If ``settings.masked``, each change is multiplied by the magnitude of the weight's mask. Head biases have no mask.
         """
         distances = []
         for name, weight in self.target.named_parameters():

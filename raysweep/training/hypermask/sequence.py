@@ -34,7 +34,7 @@ class TrainingSettings:
 
 
 class Step(NamedTuple):
-    """An iteration of a task's training; iterations are counted from 1 and tasks from 0."""
+    """An iteration of a task's training. Iterations are counted from 1, and tasks from 0."""
 
     task: int
     iteration: int
@@ -63,14 +63,10 @@ class Learner(nn.Module, ABC):
 
 
 class HyperMaskLearner(Learner):
-    """Trains a :class:`HyperMask` with cross-entropy and, from the second task on, both penalties.
+    """Trains a :class:`HyperMask` with the loss cross-entropy + beta L_output + lambda L_target.
 
-    The loss is cross-entropy + beta L_output + lambda L_target.
-
-    Attributes:
-        model: The network.
-        before: The state before the current task, used by the penalties; None during the first task and
-            between tasks. It is not part of the ``state_dict``.
+    The first task has no penalties. ``before`` is the state before the current task, or None during the first task and
+    between tasks. It is not part of the ``state_dict``.
     """
 
     def __init__(self, model: HyperMask) -> None:
@@ -79,11 +75,9 @@ class HyperMaskLearner(Learner):
         self.before: Snapshot | None = None
 
     def start_task(self, task: int, data: TaskData) -> None:
-        """Store the current state, unless this is the first task."""
         self.before = self.model.snapshot(task) if task > 0 else None
 
     def loss(self, batch: TaskData, step: Step) -> Tensor:
-        """Return the loss of a batch."""
         settings = self.model.settings
         percent = ramped_percent(settings.percent, *step)
         masks = self.model.masks(step.task, percent)
@@ -96,11 +90,9 @@ class HyperMaskLearner(Learner):
         return loss + settings.beta * output_loss + settings.lambda_ * target_loss
 
     def finish_task(self, task: int, data: TaskData) -> None:
-        """Discard the state from before the task."""
         self.before = None
 
     def predict(self, inputs: Tensor, task: int) -> TargetOutput:
-        """Return the output under the task's mask."""
         with torch.no_grad():
             output: TargetOutput = self.model(inputs, task)
         return output
@@ -109,14 +101,9 @@ class HyperMaskLearner(Learner):
 class TaskTrainer:
     """Trains a learner on one task with a new Adam optimizer, as in the published code.
 
-    Batches depend only on the seed, the task and the iteration, so a task resumes bit for bit
-    once the learner, the optimizer and the iteration have been restored.
-
-    Args:
-        learner: The learner, which has finished the earlier tasks.
-        task: The task's number, counted from 0.
-        data: The task's training data, with at least one row.
-        settings: The training settings.
+    ``learner`` must have finished the earlier tasks, and ``data`` must have at least one row. Tasks are counted from 0.
+    Batches depend only on the seed, the task and the iteration. To resume a task exactly, restore the learner, the
+    optimizer and the iteration.
     """
 
     def __init__(
@@ -134,7 +121,6 @@ class TaskTrainer:
 
     @property
     def is_done(self) -> bool:
-        """Whether the task's training has finished."""
         return self.iteration == self.settings.num_iterations
 
     def run(self, num_iterations: int | None = None) -> None:
@@ -178,7 +164,7 @@ def train_sequence(
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Seed torch within the context, so that weights initialized there depend only on ``seed``."""
+    """Seed torch within the context."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         yield

@@ -18,12 +18,9 @@ class TargetOutput(NamedTuple):
 
 
 class TaskHeads(nn.Module):
-    """Linear heads: one shared by all tasks, whose first outputs are a task's classes, or one per task.
+    """Linear heads, either one per task or one shared by all tasks.
 
-    Args:
-        width: The width of the embeddings.
-        num_classes: The number of classes of each task.
-        heads: Whether tasks share a head.
+    In a shared head, the classes of every task start at the first output.
     """
 
     def __init__(self, width: int, num_classes: Sequence[int], heads: Heads) -> None:
@@ -60,13 +57,9 @@ class Target(nn.Module, ABC):
 
 
 class Classifier(Target):
-    """An MLP with ReLU activations, whose last hidden layer holds the embeddings.
+    """An MLP with ReLU activations. The output of its last hidden layer is the embedding.
 
-    Args:
-        num_inputs: The width of the inputs.
-        hidden_layers: The widths of the hidden layers, at least one.
-        num_classes: The number of classes of each task.
-        heads: Whether tasks share a head.
+    ``hidden_layers`` holds the widths of the hidden layers, at least one.
     """
 
     def __init__(
@@ -90,14 +83,7 @@ class Classifier(Target):
 class Adapter(Target):
     """A residual MLP with ReLU activations on fixed embeddings.
 
-    It maps x to unit(x + MLP(x)). The head receives that vector times the square root of its width, so its entries are
-    of order 1.
-
-    Args:
-        width: The width of the embeddings.
-        hidden_layers: The widths of the hidden layers.
-        num_classes: The number of classes of each task.
-        heads: Whether tasks share a head.
+    It maps x to u = unit(x + MLP(x)). The head's input is sqrt(width) u, whose entries are of order 1.
     """
 
     def __init__(

@@ -164,7 +164,7 @@ def test_published_scores_of_other_queries_are_not_shown(
     config = BaselinesConfig(probe=[], published="sst2")
     assert list(Baselines(config, tiny_prepared, [dev], 0, warnings.append).points()) == []
     (warning,) = warnings
-    assert re.search("sst2 .*872 .*dev nor test", warning)
+    assert re.search("872 .*sst2 .*dev or test", warning)
 
 
 def test_published_scores_under_another_reference_are_not_shown(

@@ -106,7 +106,7 @@ def test_every_status_has_a_distinct_sign(tmp_path):
     ):
         text = (tmp_path / "report" / name).read_text().replace("\N{NO-BREAK SPACE}", " ")
         assert (
-            f"{paused} of 40 trials remained paused: raysweep run --resume {run} --budget.minutes 2 may resume them."
+            f"{paused} of 40 trials remained paused; raysweep run --resume {run} --budget.minutes 2 may resume them."
             in text
         )
         # among the costs, and in the page under early stopping
