@@ -38,8 +38,9 @@ def absolute(location: str) -> str:
     reject_null(location)
     if not is_uri(location):
         if location.partition(":/")[0] in SCHEMES:
+            # The value is not repeated, because it may contain a key.
             raise ValueError(
-                f"is {location!r}; allowed: a URI with two slashes, such as s3://BUCKET/PREFIX"
+                "is a URI with one slash after the scheme; allowed: two slashes, as in s3://BUCKET/PREFIX"
             )
         try:
             return str(Path(location).expanduser().absolute())

@@ -33,6 +33,7 @@ def test_relative_path_starts_at_the_working_folder(tmp_path, monkeypatch) -> No
     [
         ("", "empty"),
         ("s3:/bucket/x", "two slashes"),
+        ("s3:/key:sEcret@bucket/x", "two slashes"),
         ("hdfs://host/x", "scheme hdfs://"),
         ("s3:///x", "no bucket"),
         ("s3://key:sEcret@bucket/x", "contains a key"),
