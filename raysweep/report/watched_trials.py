@@ -148,7 +148,7 @@ def table(rungs: Sequence[WatchedRung], geometry: Geometry) -> TextTable:
             lowest or ABSENT,
         )
         rows.append(row)
-    return TextTable(columns, tuple(rows), frozenset({"trial", "verdict", "of"}))
+    return TextTable(columns, tuple(rows), frozenset({"trial", "verdict", "lowest set"}))
 
 
 def tensor_table(rungs: Sequence[WatchedRung]) -> TextTable:
