@@ -1,11 +1,11 @@
-"""The raysweep version, recorded in each run's ledger, and the versions of its dependencies."""
+"""Versions of raysweep and its dependencies."""
 
 import platform
 from importlib.metadata import PackageNotFoundError, version
 
 __version__ = "0.1.0"
 
-# Packages that may affect scores through kernels, tokens, neighbors or proposals.
+# Packages whose versions may affect scores.
 PACKAGES = (
     "torch",
     "sentence-transformers",

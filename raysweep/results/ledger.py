@@ -1,6 +1,6 @@
-"""The ledger: an append-only file of a sweep's events, which are defined in :mod:`raysweep.results.events`.
+"""The ledger, an append-only file of a sweep's events (:mod:`raysweep.results.events`).
 
-Each line contains the event's number, starting at 1, so that missing or moved lines are detected.
+Events are numbered from 1, so that missing or moved lines are detected.
 """
 
 import json
@@ -22,16 +22,16 @@ NAME = "ledger"
 
 
 def ledger_line(event: Event, number: int) -> bytes:
-    """Return an event as a ledger line. Raise ``ValueError`` if it contains a number that is not finite."""
+    """Return an event as a ledger line. Raise ``ValueError`` if it contains a non-finite number."""
     return json.dumps({**event.to_json(), "number": number}, allow_nan=False).encode() + b"\n"
 
 
 @dataclass
 class Ledger:
-    """A run's ledger, locked by one process at a time. An event is durable once :meth:`append` returns.
+    """A run's ledger, locked by one process at a time.
 
-    ``place`` is the run's folder. ``say`` is called with a message while the ledger waits for storage or another
-    process.
+    ``place`` is the run folder. ``say`` receives messages while the ledger waits for storage or
+    another process.
     """
 
     place: Path | Folder
@@ -41,12 +41,12 @@ class Ledger:
     on_lost: Callable[[], None] = field(default=lambda: None, repr=False)
     # called before the run is unlocked
     on_close: Callable[[], None] = field(default=lambda: None, repr=False)
-    # called with durable events
+    # called with each event after it is written
     listeners: list[Callable[[Event], None]] = field(default_factory=list, repr=False)
-    unfinished: bytes = b""  # the last line, if a crash truncated it; the next append sets it aside
-    failure: str | None = None  # why writing failed; later events are not written
+    unfinished: bytes = b""  # a last line truncated by a crash
+    failure: str | None = None  # error message of the first failed write
     _log: LineLog | None = field(default=None, repr=False)
-    # The byte and event counts of complete lines, in one tuple so that Ctrl-C cannot leave them inconsistent.
+    # Byte and event counts of the complete lines; a tuple, so that Ctrl-C cannot make them inconsistent.
     _end: tuple[int, int] = field(default=(0, 0), repr=False)
 
     def __post_init__(self) -> None:
@@ -62,11 +62,11 @@ class Ledger:
         return self.folder / f"{NAME}.jsonl"
 
     def open(self) -> list[Event]:
-        """Lock the ledger and return its events. Nothing is written.
+        """Lock the ledger and return its events.
 
         Raises:
-            InputError: If another process holds the ledger, lines are missing or invalid, or the ledger cannot be
-                opened.
+            InputError: If another process holds the ledger, if lines are missing or invalid, or if the
+                ledger cannot be opened.
         """
         place = ledger_location(self.run)
         log = line_log(
@@ -90,7 +90,7 @@ class Ledger:
 
     @property
     def lost(self) -> str | None:
-        """Return why this process lost the ledger to another one, or None if it did not."""
+        """Return an error message if another process took over the ledger, or else None."""
         lost = None if self._log is None else self._log.lost
         return None if lost is None else f"{ledger_location(self.run)}: {lost}; stopping the sweep"
 
@@ -98,8 +98,8 @@ class Ledger:
         """Append an event and make it durable.
 
         Raises:
-            ValueError: If the event contains a number that is not finite.
-            InputError: If the event cannot be written. It may still have been stored, so all later calls also fail.
+            ValueError: If the event contains a non-finite number.
+            InputError: If this event or an earlier one could not be written.
         """
         if self.failure is not None:
             raise InputError(self.failure)
@@ -127,7 +127,6 @@ class Ledger:
             listener(event)
 
     def close(self) -> None:
-        """Unlock the ledger."""
         if self._log is None:
             return
         try:
@@ -138,12 +137,12 @@ class Ledger:
 
 
 def ledger_location(run: Folder) -> str:
-    """Return the path or URI of a run's ledger, for use in messages."""
+    """Return the path or URI of a run's ledger for messages."""
     return location.join(run.location, NAME if isinstance(run, BucketFolder) else f"{NAME}.jsonl")
 
 
 def load_events(place: Path | Folder) -> list[Event]:
-    """Return the events of the run at ``place``; the sweep may still be running.
+    """Return the events of the run at ``place``, which may still be running.
 
     Raises:
         FileNotFoundError: If the ledger is missing.
@@ -151,7 +150,7 @@ def load_events(place: Path | Folder) -> list[Event]:
     """
     run = as_folder(place)
     try:
-        # Read the lease's note before the ledger: a running sweep updates the note only after it has written an event.
+        # Read the lease's note first, because a running sweep writes an event before it updates the note.
         noted = read_noted(run)
         content = read_log(run, NAME)
     except FileNotFoundError:
@@ -164,16 +163,16 @@ def load_events(place: Path | Folder) -> list[Event]:
 
 
 def read_events(path: Path) -> Iterator[Event]:
-    """Yield a ledger's events. An incomplete last line, left behind by a killed driver, is ignored.
+    """Yield a ledger's events, ignoring an incomplete last line.
 
     Raises:
-        InputError: If a line is out of place or is not an event; the message gives the line number and the reason.
+        InputError: If a line is out of order or is not a valid event.
     """
     return _parse(path.read_bytes(), path)
 
 
 class GrowingLedger:
-    """Reader for a ledger that may still grow. Each line is read and checked only once."""
+    """An incremental reader of a ledger that may still grow."""
 
     def __init__(self, run: Folder) -> None:
         self.run = run
@@ -185,7 +184,7 @@ class GrowingLedger:
 
         Raises:
             FileNotFoundError: If the ledger is missing.
-            InputError: If a line is out of place or is not an event, or if the ledger cannot be read.
+            InputError: If a line is out of order or is not a valid event, or if the ledger cannot be read.
         """
         place = ledger_location(self.run)
         try:
@@ -205,7 +204,7 @@ class GrowingLedger:
 
 
 def _parse(content: bytes, path: Path | str, first_number: int = 1) -> Iterator[Event]:
-    """Yield the events in the complete lines, which are numbered from ``first_number``."""
+    """Yield the events in complete lines, which are numbered from ``first_number``."""
     *lines, _ = content.split(b"\n")
     for number, line in enumerate(lines, first_number):
         try:
@@ -234,7 +233,7 @@ def _parse(content: bytes, path: Path | str, first_number: int = 1) -> Iterator[
 
 
 def _check_lease(run: Folder, num_events: int, noted: dict[str, Any] | None) -> None:
-    """Raise ``InputError`` if the lease's note is damaged or names a later event than the ledger's last one."""
+    """Check that the ledger contains the last event recorded in the lease."""
     if noted == {}:
         return
     lease = location.join(run.location, LEASE)
@@ -251,15 +250,15 @@ def _check_lease(run: Folder, num_events: int, noted: dict[str, Any] | None) -> 
 
 
 def point_name(trial: int, step: int) -> str:
-    """Return the name of the folder under ``RUN/points`` that holds a rung's weights and per-query scores."""
+    """Return the name of a rung's folder under ``RUN/points``."""
     return f"trial-{trial:04d}-step-{step:03d}"
 
 
 def point_folder(trial: int, step: int) -> str:
-    """Return the folder that holds a rung's weights and per-query scores, relative to the run."""
+    """Return the folder of a rung's weights, relative to the run folder."""
     return f"points/{point_name(trial, step)}"
 
 
 def checkpoint_folder(trial: int) -> str:
-    """Return the folder that holds a trial's checkpoint, relative to the run."""
+    """Return the folder of a trial's checkpoint, relative to the run folder."""
     return f"checkpoints/trial-{trial:04d}"

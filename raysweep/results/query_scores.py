@@ -1,12 +1,14 @@
 """Per-query scores of a run's points, stored in ``RUN/scores/SPLIT``.
 
-On dev, scores are kept for the points within three standard errors of the front, the same points of their replicates,
-the reference, the oracle at each of its bonuses, and the probe. Each file is an ``.npz`` archive for several points:
+On dev, scores are kept for the reference, the oracle, the probe, and points within three standard
+errors of the front. For each of these points, the scores of the same point in replicates are also
+kept. Each file is an ``.npz`` archive with the scores of several points:
 
 ``names``        JSON as bytes: a list with the trial, step, kind and value of each point
-``SCORE``        one array (points, queries) per score: multiples of 1/32767 (int16, accurate to 1.5e-5) for S and other
-                 continuous scores; for others, indices into ``SCORE_values`` in the smallest unsigned integer type
-``SCORE_values`` the distinct values of a score that is not continuous, float64 (values,); P has few, given k neighbors
+``SCORE``        (points, queries), one array per score. Continuous scores such as S are int16 multiples
+                 of 1/32767, accurate to 1.5e-5. Other scores are indices into ``SCORE_values``, in the
+                 smallest unsigned integer type.
+``SCORE_values`` the distinct values of a score that is not continuous, float64 (values,)
 """
 
 import io
@@ -36,16 +38,16 @@ from raysweep.storage.bucket import StorageError
 from raysweep.storage.folder import Folder
 
 PointName = tuple[int | None, int | None, str, float | None]
-"""A point's trial, step, kind and value; trial and step are None for the reference, the oracle and the probe."""
+"""A point's trial, step, kind and value. Trial and step are None for points outside trials."""
 
 FOLDER = "scores"
 
 STANDARD_ERRORS = 3.0
-"""A point is near the front if it becomes non-dominated when its P and S are raised by this many standard errors."""
+"""A point is near the front if raising its P and S by this many standard errors makes it non-dominated."""
 
 
 def bytes_per_query() -> int:
-    """Return an upper estimate of the uncompressed size in bytes of one point's scores for one query."""
+    """Return an upper bound on the uncompressed bytes per point and query."""
     has_values = [
         spec for spec in SCORES.values() if spec.relative_to is None and spec.name != WATCHED
     ]
@@ -60,7 +62,7 @@ _UNREADABLE = (
     TypeError,
     AttributeError,
     MemoryError,
-    RuntimeError,  # for flags and compression methods that zipfile does not support
+    RuntimeError,  # flags and compression methods that zipfile does not support
     struct.error,
     zipfile.BadZipFile,
     zlib.error,
@@ -69,9 +71,9 @@ _UNREADABLE = (
 
 _VALUES = "_values"
 _STEPS = 32767  # number of steps from 0 to 1 in a stored continuous score
-# maximum difference between the stored scores' mean and the mean in the ledger
+# maximum difference between the mean of stored scores and the mean in the ledger
 _MAX_DIFFERENCE = 1e-3
-_TRIES = 10  # attempts to list and read a running sweep's files
+_TRIES = 10  # attempts to read the files of a running sweep
 _SPLITS: tuple[ScoredSplit, ...] = get_args(ScoredSplit)
 # kinds of points outside trials that have per-query scores
 _SCORED = (
@@ -82,16 +84,16 @@ _SCORED = (
 
 
 def name_of_point(point: Point) -> PointName:
-    """Return a point's name, which is unique within its run and split."""
+    """Return a point's name, which is unique within a run and split."""
     return point.trial, point.step, point.kind, point.value
 
 
 @dataclass(frozen=True)
 class QueryScores:
-    """Per-query P and S of several points on one split; the sweep's goals define P and S.
+    """Per-query P and S of several points on one split.
 
-    ``scores`` is (points, 2, queries). Points are in the order of ``names``, and all have the same queries in the same
-    order.
+    ``scores`` is (points, 2, queries), with points in the order of ``names``. The sweep's ``goals``
+    are the scores that serve as P and S.
     """
 
     split: ScoredSplit
@@ -107,26 +109,26 @@ class QueryScores:
         return name in self._rows
 
     def index(self, name: PointName) -> int:
-        """Return a point's row. Raise ``KeyError`` if the point's scores are not stored."""
+        """Return a point's row. Raise ``KeyError`` if its scores are not stored."""
         return self._rows[name]
 
     def rows(self, names: Iterable[PointName]) -> npt.NDArray[np.int64]:
-        """Return the rows of several points. Raise ``KeyError`` if any point's scores are not stored."""
+        """Return the rows of several points. Raise ``KeyError`` if any scores are not stored."""
         return np.array([self._rows[name] for name in names], dtype=np.int64)
 
 
 def scores_file(split: ScoredSplit, name: str) -> str:
-    """Return the path of a score file for a split, relative to the run."""
+    """Return the path of a score file, relative to the run folder."""
     return f"{FOLDER}/{split}/{name}.npz"
 
 
 def rung_file(split: ScoredSplit, trial: int, step: int) -> str:
-    """Return the path of the file that holds the scores of a rung's points, relative to the run."""
+    """Return the path of a rung's score file, relative to the run folder."""
     return scores_file(split, point_name(trial, step))
 
 
 def baselines_file(split: ScoredSplit) -> str:
-    """Return the path of the file with the scores of the reference, the oracle and the probe, relative to the run."""
+    """Return the path of the score file for the reference, oracle and probe, relative to the run folder."""
     return scores_file(split, "baselines")
 
 
@@ -154,7 +156,7 @@ class PackedArray:
     def read(
         cls, arrays: Mapping[str, npt.NDArray[Any]], name: str, num_points: int
     ) -> "PackedArray":
-        """Return a score for all points in a file. Raise ``ValueError`` with the reason if the data is damaged."""
+        """Return the score ``name`` from a file's arrays. Raise ``ValueError`` if the data is damaged."""
         codes = arrays[name]
         has_rows = codes.ndim == 2 and len(codes) == num_points
         if codes.dtype == np.int16 and has_rows:
@@ -172,7 +174,7 @@ class PackedArray:
         return cls(codes, values)
 
     def unpack(self, rows: Any = slice(None)) -> Float64Array:
-        """Return the scores (points, queries) of all points, or of some rows."""
+        """Return the scores (points, queries), by default of all rows."""
         codes = self.codes[rows]
         scores: Float64Array = (
             codes / np.float64(_STEPS) if self.values is None else self.values[codes]
@@ -189,7 +191,7 @@ def _smallest_type(values: Float64Array) -> np.dtype[Any]:
 
 @dataclass(frozen=True)
 class PackedScores:
-    """Scores of several points in the file format described in the module docstring, keyed by score."""
+    """Scores of several points, packed as described in the module docstring and keyed by score."""
 
     names: tuple[PointName, ...]
     named: Mapping[str, PackedArray]
@@ -204,7 +206,7 @@ class PackedScores:
 
     @classmethod
     def pack_points(cls, scores: Mapping[PointName, Mapping[str, Float64Array]]) -> "PackedScores":
-        """Pack the scores that all of the points have; each array is (queries,)."""
+        """Pack the scores that all points have; each array is (queries,)."""
         by_point = list(scores.values())
         stacked = {}
         for name in by_point[0]:
@@ -214,7 +216,7 @@ class PackedScores:
 
     @classmethod
     def read(cls, content: bytes) -> "PackedScores":
-        """Parse a file's content. Raise ``ValueError`` with the reason if the content is damaged."""
+        """Parse a file's content. Raise ``ValueError`` if it is damaged."""
         arrays = read_archive(content)
         if "names" not in arrays:
             raise ValueError("array 'names' is missing")
@@ -239,7 +241,7 @@ class PackedScores:
 
     @property
     def num_bytes(self) -> int:
-        """Return the arrays' size in bytes before compression."""
+        """Return the uncompressed size in bytes."""
         return sum(packed.codes.nbytes for packed in self.named.values())
 
     @property
@@ -248,7 +250,7 @@ class PackedScores:
         return int(first.codes.shape[1])
 
     def select(self, wanted: Container[PointName]) -> "PackedScores":
-        """Return the scores of the points that are in ``wanted``; there may be none."""
+        """Return the scores of the points in ``wanted``, ignoring names that are not stored."""
         rows = [row for row, name in enumerate(self.names) if name in wanted]
         names = tuple(self.names[row] for row in rows)
         return PackedScores(
@@ -257,7 +259,7 @@ class PackedScores:
 
 
 def read_archive(content: bytes) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays in an ``.npz`` file, without unpickling. Raise ``ValueError`` if the file is damaged."""
+    """Return the arrays in an ``.npz`` file. Raise ``ValueError`` if it is damaged."""
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             return dict(archive)
@@ -269,7 +271,7 @@ def read_archive(content: bytes) -> dict[str, npt.NDArray[Any]]:
 def join_scores(parts: Sequence[PackedScores]) -> PackedScores:
     """Merge the points of one or more files with scores for the same queries.
 
-    If several files contain a point, the last one wins. The result has only the scores that all of the files contain.
+    If several files contain a point, the last one wins. Scores that some files lack are omitted.
     """
     parts_and_rows: dict[PointName, tuple[int, int]] = {}
     for number, part in enumerate(parts):
@@ -287,7 +289,7 @@ def join_scores(parts: Sequence[PackedScores]) -> PackedScores:
 
 
 def _with_common_values(arrays: Sequence[PackedArray]) -> Sequence[PackedArray]:
-    """Recode arrays for the same score so that all of them index the same values."""
+    """Recode arrays of the same score so that they share their values."""
     own_values = [packed.values for packed in arrays if packed.values is not None]
     if not own_values:
         return arrays
@@ -301,7 +303,6 @@ def _with_common_values(arrays: Sequence[PackedArray]) -> Sequence[PackedArray]:
 
 
 def _parse_names(array: npt.NDArray[Any]) -> tuple[PointName, ...]:
-    """Parse the names of a file's points. Raise ``ValueError`` if any of them is invalid."""
     if array.dtype != np.uint8:
         raise ValueError("its point names are invalid")
     try:
@@ -320,16 +321,16 @@ def _parse_names(array: npt.NDArray[Any]) -> tuple[PointName, ...]:
 def near_front(
     points: Sequence[Point], front: Sequence[Point], num_queries: int, goals: Goals
 ) -> npt.NDArray[np.bool_]:
-    """Return a mask (points,) of the dev points that are within three standard errors of the front.
-
-    A score's standard error is its standard deviation over queries divided by the square root of the number of queries.
-    """
+    """Return a mask (points,) of the dev points that are within three standard errors of the front."""
     raised = raised_scores(points, num_queries, goals)
     return ~dominated_by(raised, [point.pair(goals) for point in front])
 
 
 def raised_scores(points: Sequence[Point], num_queries: int, goals: Goals) -> Float64Array:
-    """Return the points' P and S, (points, 2), raised by three standard errors."""
+    """Return the points' P and S (points, 2), raised by three standard errors.
+
+    The standard error is the standard deviation over queries divided by the square root of their number.
+    """
     scores = np.array([point.pair(goals) for point in points], dtype=np.float64)
     deviations = np.array(
         [(point.std(goals.p), point.std(goals.s)) for point in points], dtype=np.float64
@@ -339,7 +340,10 @@ def raised_scores(points: Sequence[Point], num_queries: int, goals: Goals) -> Fl
 
 
 def kept_names(results: Results) -> set[PointName]:
-    """Return the trials' dev points whose scores are kept: those near the front, and the same points of replicates."""
+    """Return the names of the trials' dev points whose scores are kept.
+
+    These are the points near the front and the same points in replicates.
+    """
     points = [point for point in results.points if point.split == "dev" and point.trial is not None]
     num_queries = results.info.num_queries.get("dev", 0)
     goals = results.info.goals
@@ -360,8 +364,8 @@ def kept_names(results: Results) -> set[PointName]:
 def load_query_scores(run: Folder, results: Results) -> Mapping[ScoredSplit, QueryScores]:
     """Return a run's stored scores, keyed by split. ``results`` must be those of the same run.
 
-    The rows for a split are, if stored, the reference, the oracle's points sorted by bonus, the probe's points sorted by
-    value, and the trials' points sorted by name. On test, only front members among the trials' points have scores.
+    The rows are the reference, the oracle's points by bonus, the probe's points by value, and the
+    trials' points by name. On test, only front members have scores among the trials' points.
 
     Raises:
         DamagedError: If a file is damaged, or its scores differ from those in the ledger.
@@ -378,7 +382,7 @@ def load_query_scores(run: Folder, results: Results) -> Mapping[ScoredSplit, Que
 def load_readable_scores(
     run: Folder, results: Results
 ) -> tuple[dict[ScoredSplit, QueryScores], dict[ScoredSplit, str]]:
-    """Return the scores on undamaged splits, and the error message for each damaged split."""
+    """Return the scores on undamaged splits and the error messages for damaged splits."""
     names = kept_names(results)
     readable: dict[ScoredSplit, QueryScores] = {}
     damage: dict[ScoredSplit, str] = {}
@@ -396,8 +400,10 @@ def load_readable_scores(
 def _load_split(
     run: Folder, split: ScoredSplit, results: Results, trial_points: Container[PointName]
 ) -> QueryScores | None:
-    """Return the scores on a split, or None if none are stored. Points of trials are limited to ``trial_points``."""
-    # points in the ledger on this split that may have stored scores
+    """Return the scores on a split, or None if none are stored.
+
+    Only the trials' points in ``trial_points`` are included.
+    """
     points = {}
     for point in results.points:
         name = name_of_point(point)
@@ -430,9 +436,9 @@ def _load_split(
 def _read_packed(
     content: bytes, points: Mapping[PointName, Point], num_queries: int, place: str
 ) -> PackedScores:
-    """Return a file's scores for these points of the ledger; the file may contain none of them.
+    """Return a file's scores for ``points``, which come from the ledger.
 
-    Raise ``DamagedError`` if the file is damaged or if its points' mean scores differ from those in the ledger.
+    Raise ``DamagedError`` if the file is damaged or its mean scores differ from those in the ledger.
     """
     try:
         packed = PackedScores.read(content).select(points)
@@ -459,7 +465,10 @@ def _order(name: PointName) -> tuple[int, int, int, str, float]:
 
 
 def _contents(run: Folder, folder: str) -> dict[str, bytes]:
-    """Return the contents of a folder's files, keyed by name, retrying if a running sweep replaces files."""
+    """Return the contents of a folder's ``.npz`` files, keyed by name.
+
+    Reading is retried if a running sweep removes a file in the meantime.
+    """
     for attempt in range(_TRIES):
         names = sorted(
             name for name in run.names(folder) if name.endswith(".npz") and not name.startswith(".")

@@ -8,7 +8,7 @@ from raysweep.results.types import RungProgress
 
 @dataclass
 class Progress:
-    """Counters of a trial, which checkpoints store under these names."""
+    """A trial's counters. The field names are part of the checkpoint format."""
 
     rung: int = 0  # finished rungs
     seen: int = 0  # examples in all rungs
@@ -18,7 +18,7 @@ class Progress:
     train_seconds: float = 0.0  # time spent in optimizer steps
 
     def add_batch(self, num_examples: int) -> None:
-        """Count a batch whose loss and gradients have been computed."""
+        """Count a processed batch."""
         self.seen += num_examples
         self.seen_in_rung += num_examples
         self.batches_in_rung += 1
@@ -32,13 +32,16 @@ class Progress:
 
 @dataclass(frozen=True)
 class Pace:
-    """Training speed since this process started or resumed a rung, after ``first_seen`` of the rung's examples."""
+    """Training speed within a rung.
+
+    ``first_seen`` is the number of the rung's examples that were seen before this process started or resumed the rung.
+    """
 
     first_seen: int
     began: float = field(default_factory=time.monotonic)
 
     def progress(self, progress: Progress, num_examples: int, now: float) -> RungProgress:
-        """Return the progress in a rung of ``num_examples`` examples at the monotonic time ``now``."""
+        """Return the progress in a rung of ``num_examples`` examples at the monotonic time ``now``, in seconds."""
         num_seen = progress.seen_in_rung
         examples_per_second = (num_seen - self.first_seen) / (now - self.began)
         return RungProgress(progress.rung + 1, num_seen, num_examples, examples_per_second)

@@ -1,4 +1,4 @@
-"""State shared by a process's trials on a sequence of data sets."""
+"""Workbench for trials on a sequence of data sets."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from raysweep.training.workbench import NO_CONTEXTS, Workbench
 
 @dataclass
 class SequenceBench(Workbench):
-    """A workbench for trials that train an adapter on stored embeddings; the encoder itself is not loaded.
+    """A workbench for trials that train an adapter on stored embeddings, without loading the encoder.
 
     ``sub_embeddings`` holds the current trial's adapter layers. ``on_step`` is called at each optimizer step.
     """
@@ -32,7 +32,7 @@ class SequenceBench(Workbench):
 
     @property
     def sequence_dev(self) -> SequenceSet:
-        """Return the dev split, which must belong to a sequence."""
+        """Return the dev split of a sequence."""
         assert isinstance(self.dev, SequenceSet)
         return self.dev
 
@@ -43,7 +43,7 @@ class SequenceBench(Workbench):
         *,
         keeps_documents: bool = False,
     ) -> None:
-        """Load the adapter layers that a trial stored."""
+        """Load a trial's stored adapter layers."""
         assert weights is not None
         self.sub_embeddings = SubEmbeddings.from_weights(weights)
 
@@ -52,7 +52,7 @@ class SequenceBench(Workbench):
         return self.sub_embeddings.weights
 
     def encoders(self, batch_contexts: Sides[BatchContext] = NO_CONTEXTS) -> Encoders:
-        """Return the query and document encoders, which embed each sentence under its data set's mask."""
+        """Return encoders that apply the mask of each sentence's data set."""
         sentences, adapters = self.prepared.sequence, self.sub_embeddings
         return self.prepared.reference_embeddings.map(
             lambda embeddings: SubEncoder(embeddings, sentences, adapters, self.device)
@@ -74,7 +74,7 @@ class SequenceBench(Workbench):
     def describe_tasks(
         self, evaluation: ScoredSet, scores: dict[PointKey, retrieval.Scores]
     ) -> list[dict[str, Any]]:
-        """Return the points of individual data sets in ledger form, like :meth:`describe`."""
+        """Return each data set's points as ledger entries, like :meth:`describe`."""
         assert isinstance(evaluation, SequenceSet)
         described = []
         for (key, of_task), task in zip(scores.items(), evaluation.tasks.values(), strict=False):

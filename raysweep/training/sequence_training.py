@@ -1,4 +1,4 @@
-"""Training of a trial on a sequence of data sets with HyperMask, one rung per data set."""
+"""HyperMask training of a trial on a sequence of data sets, with one rung per data set."""
 
 import time
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ from raysweep.training.workbench import RungResult
 
 
 class _Learner(HyperMaskLearner):
-    """A learner that sums the batch losses on a data set and reports each step."""
+    """A learner that sums its batch losses and reports each step."""
 
     def __init__(self, model: HyperMask, bench: SequenceBench) -> None:
         super().__init__(model)
@@ -47,9 +47,9 @@ class _Learner(HyperMaskLearner):
 
 
 class SequenceTraining:
-    """The training of a trial on a sequence, with the interface of :class:`raysweep.training.checkpoint.SavedTraining`."""
+    """A trial's training on a sequence, with the interface of :class:`raysweep.training.checkpoint.SavedTraining`."""
 
-    recomputes = False  # never needed: an adapter's activations are small
+    recomputes = False  # the adapter's activations are small
 
     def __init__(
         self, config: TrialConfig, bench: SequenceBench, seed: int, num_rungs: int
@@ -58,7 +58,7 @@ class SequenceTraining:
         self.bench = bench
         self.seed = seed
         self.num_rungs = num_rungs
-        # when a trial resumes, moved back by the time already spent
+        # restore() subtracts the time already spent
         self.began = time.perf_counter()
         self.progress = Progress()
         parameters: Mapping[str, Any] = config.loss_parameters
@@ -81,13 +81,13 @@ class SequenceTraining:
 
     @cached_property
     def settings(self) -> TrainingSettings:
-        """The settings for training on each data set."""
+        """Return the training settings, which are the same for all data sets."""
         batch_size = self.config.batch_size
         num_iterations = -(-self.config.examples_per_rung // batch_size)
         return TrainingSettings(num_iterations, batch_size, self.config.learning_rate, self.seed)
 
     def _start_task(self) -> TaskTrainer:
-        """Return the trainer of the first unfinished data set."""
+        """Reset the loss sum and return a trainer for the first unfinished data set."""
         self.learner.loss_sum.zero_()
         task = self.progress.rung
         sentences = self.bench.prepared.sequence
@@ -103,12 +103,12 @@ class SequenceTraining:
 
     @property
     def rung_is_full(self) -> bool:
-        """Return whether training on the current data set has ended, so that :meth:`evaluate` is due."""
+        """Return whether training on the current data set is finished."""
         return self.trainer.is_done
 
     @property
     def seconds(self) -> float:
-        """Return the seconds since the trial began, excluding pauses between processes."""
+        """Return the seconds since the trial began, excluding interruptions."""
         return time.perf_counter() - self.began
 
     def step(self) -> None:
@@ -123,7 +123,7 @@ class SequenceTraining:
     def evaluate(self) -> RungResult:
         """End the rung and score the adapter on dev for each data set learned so far.
 
-        Only the last rung has operating points.
+        Operating points are scored only in the last rung.
 
         Raises:
             TrialDivergedError: If the loss is not finite.
@@ -155,7 +155,7 @@ class SequenceTraining:
         return result
 
     def _show(self) -> None:
-        """Put the current adapter into the workbench, with the masks of the data sets learned so far."""
+        """Store the current adapter in the workbench, with the masks of the data sets learned so far."""
         self.bench.sub_embeddings = SubEmbeddings.of(self.learner.model, self.progress.rung)
 
     def save(self, folder: str | Path | Folder, last: RungResult | None) -> None:
@@ -197,7 +197,7 @@ class SequenceTraining:
 
 
 def _with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Return the tensors whose names start with ``prefix``, keyed by the rest of the name."""
+    """Return the tensors whose names start with ``prefix``, with the prefix removed."""
     return {
         name.removeprefix(prefix): value
         for name, value in tensors.items()

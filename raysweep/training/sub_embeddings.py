@@ -1,4 +1,4 @@
-"""Sub-embeddings: the outputs of an adapter on frozen embeddings, under one mask per data set."""
+"""Sub-embeddings: adapter outputs for frozen embeddings, with one mask per data set."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,23 +24,23 @@ ROWS_AT_ONCE = 8192
 
 @dataclass(frozen=True)
 class SubEmbeddings:
-    """The linear layers of an adapter's MLP under each data set's mask, first layer first.
+    """The masked linear layers of an adapter's MLP for each data set.
 
-    Under a data set's mask, a unit embedding x becomes unit(x + MLP(x)), with ReLU between the layers.
+    The sub-embedding of a unit embedding x is normalize(x + MLP(x)). The MLP uses ReLU between its layers.
     """
 
     layers: Sequence[Sequence[Layer]]
 
     @classmethod
     def of(cls, model: HyperMask, num_tasks: int) -> "SubEmbeddings":
-        """Return the layers of a model's adapter under the masks of its first ``num_tasks`` data sets."""
+        """Apply the masks of the first ``num_tasks`` data sets to a model's adapter."""
         with torch.no_grad():
             by_task = [masked_weights(model.target, model.masks(task)) for task in range(num_tasks)]
         return cls([_layers_of(weights) for weights in by_task])
 
     @classmethod
     def from_weights(cls, weights: TrainedWeights) -> "SubEmbeddings":
-        """Rebuild the layers from the tensors that :meth:`weights` returned.
+        """Rebuild the layers from stored :attr:`weights`.
 
         Raises:
             ValueError: If a tensor is not an adapter weight.
@@ -55,7 +55,7 @@ class SubEmbeddings:
 
     @property
     def weights(self) -> TrainedWeights:
-        """Return the layers as named tensors, the form in which a run stores them."""
+        """Return the layers as named tensors for storage."""
         tensors = {}
         for task, layers in enumerate(self.layers):
             for number, (weight, bias) in enumerate(layers):
@@ -64,7 +64,7 @@ class SubEmbeddings:
         return TrainedWeights(tensors)
 
     def embed(self, embeddings: Tensor, task: int) -> Tensor:
-        """Return the sub-embeddings of unit embeddings under a data set's mask, both (rows, width)."""
+        """Return the sub-embeddings (rows, width) of unit embeddings (rows, width) for one data set."""
         *hidden_layers, last = self.layers[task]
         states = embeddings
         for weight, bias in hidden_layers:
@@ -81,7 +81,7 @@ def _layers_of(weights: Mapping[str, Tensor]) -> list[Layer]:
 
 @dataclass(frozen=True)
 class SubEncoder:
-    """An encoder that applies the adapter to stored embeddings, under the mask of each sentence's data set."""
+    """An encoder that applies the adapter to stored embeddings, using the mask of each sentence's data set."""
 
     embeddings: Rows
     sentences: SentenceSequence

@@ -1,4 +1,4 @@
-"""The teacher for distillation: a rung of another run with a softmax head that predicts class probabilities."""
+"""Teachers for distillation: class probabilities from another run's softmax head."""
 
 import hashlib
 from collections.abc import Sequence
@@ -30,14 +30,14 @@ SENTENCES_AT_ONCE = 100_000
 
 @dataclass(frozen=True)
 class Teacher:
-    """A rung of a run with the ``softmax`` loss.
+    """A rung from a run with the ``softmax`` loss.
 
     Attributes:
         run: The run's folder or URI.
-        trial: The number of the trial.
-        step: The number of the rung.
+        trial: The trial's number.
+        step: The rung's number.
         label_names: The classes, in the order of the teacher's probabilities.
-        encoder: The base model that the trial tuned, with the prompt that precedes every sentence.
+        encoder: The base model and its prompt.
         identity: The identity of the base model's files.
         trained_on: The name of the artifact with the run's sentences.
         weights: SHA-256 of the trained weights and the head.
@@ -54,7 +54,7 @@ class Teacher:
 
     @classmethod
     def find(cls, config: TeacherConfig) -> "Teacher":
-        """Return the rung with the lowest cross-entropy on dev among those whose weights are stored.
+        """Return the rung with the lowest cross-entropy on dev among those with stored weights.
 
         Raises:
             InputError: If the folder is not a run or has no such rung, or if the base model has changed.
@@ -92,7 +92,10 @@ class Teacher:
             )
 
     def count_seen(self, sentences: Sentences) -> int:
-        """Return how many dev sentences the teacher was trained on; 0 if its training sentences have been deleted."""
+        """Return the number of dev sentences that the teacher was trained on.
+
+        Return 0 if the teacher's training sentences have been deleted.
+        """
         prepared = Prepared.read(open_folder(self.run).fetch("prepared.json"))
         if not prepared.sentences_artifact.exists:
             return 0
@@ -105,7 +108,9 @@ class Teacher:
         return num_dev - len(unseen)
 
     def load(self, device: str = "cpu", artifacts: str | None = None) -> "LoadedTeacher":
-        """Load the encoder with the rung's weights and head; the encoder may come from a copy in ``artifacts``.
+        """Load the encoder with the rung's weights and head.
+
+        The base model may be loaded from a copy in ``artifacts``.
 
         Raises:
             InputError: If the weights or the base model are missing or damaged, or if the base model has changed.
@@ -137,7 +142,7 @@ class LoadedTeacher:
     config: EncoderConfig
 
     def probabilities(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Return the class probabilities (texts, classes) of texts, each prefixed with the prompt."""
+        """Return the class probabilities (texts, classes), with the prompt added to each text."""
         # losses on labeled sentences train the document side
         prompt = self.config.prompt_on("document") or ""
         embeddings = encoder.embed_texts(
@@ -171,7 +176,7 @@ def _choose_rung(run: Folder, results: Results, trial: int | None) -> Calibratio
 
 
 def _digest(run: Folder, trial: int, step: int) -> str:
-    """Return the SHA-256 of the weights and the head of a rung."""
+    """Return the SHA-256 digest of a rung's weights and head."""
     folder = run.fetch(point_folder(trial, step))
     digest = hashlib.sha256()
     for name in ("trained.safetensors", "head.npz"):

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 V = TypeVar("V")
 
 QUERY_PREFIX = "query."
-"""Prefix of parameter names of a separate query encoder. An encoder's own parameter names start with a digit."""
+"""Prefix of a separate query encoder's parameter names. All other parameter names start with a digit."""
 
 
 @dataclass(frozen=True)
 class TrainedWeights:
-    """The weights that a trial trained, by parameter name, and the adapter that they belong to, if any.
+    """A trial's trained weights by parameter name, with the LoRA settings if they belong to an adapter.
 
     If queries have a separate encoder, the names of its weights begin with ``query.``.
     """
@@ -41,7 +41,7 @@ class TrainedWeights:
         return any(name.startswith(QUERY_PREFIX) for name in self.tensors)
 
     def on(self, side: Side) -> "TrainedWeights":
-        """Return the weights of the encoder on one side."""
+        """Return the weights of the query encoder or of the document encoder."""
         if not self.is_separate:
             return self
         tensors = {
@@ -53,12 +53,10 @@ class TrainedWeights:
 
 
 class QueryWeights:
-    """The query encoder's weights, in trials that tune it separately from the document encoder.
+    """The weights of a query encoder that is tuned separately from the document encoder.
 
-    Both encoders share one model. Its modules hold the document encoder's parameters, except while queries are embedded,
-    so frozen parameters, buffers, caches and dropout layers exist only once.
-
-    ``parameters``, keyed by name, start as copies of the model's trained parameters.
+    Both encoders share one model, so frozen parameters and buffers are stored only once. The model holds the document
+    encoder's parameters, except within :meth:`used`. The query encoder's ``parameters`` are initialized from them.
     """
 
     def __init__(self, model: torch.nn.Module, trained: Mapping[str, torch.nn.Parameter]) -> None:
@@ -66,7 +64,7 @@ class QueryWeights:
             name: torch.nn.Parameter(parameter.detach().clone())
             for name, parameter in trained.items()
         }
-        places = defaultdict(list)  # tied parameters have several places
+        places = defaultdict(list)  # tied parameters occur several times
         for module in model.modules():
             for key, parameter in module.named_parameters(recurse=False):
                 places[id(parameter)].append((module, key))
@@ -78,7 +76,7 @@ class QueryWeights:
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Use these parameters instead of the model's own within the context."""
+        """Swap these parameters into the model within the context."""
         for module, key, _, parameter in self._swaps:
             setattr(module, key, parameter)
         try:
@@ -89,11 +87,10 @@ class QueryWeights:
 
 
 class Trainable:
-    """An encoder whose trained part changes from trial to trial. Everything else stays as in the base model.
+    """An encoder whose trainable part is selected for each trial.
 
-    Only the trained part has a second copy in memory, its base weights, from which :meth:`reset` restores it. A separate
-    query encoder adds a third copy. If an encoder was loaded with bf16 weights, its matrices are in fp32 while they are
-    trained.
+    Only this part's base weights are copied, so that :meth:`reset` can restore them. If the encoder was loaded in bf16,
+    the trained matrices are converted to fp32.
     """
 
     def __init__(self, model: "SentenceTransformer") -> None:
@@ -101,7 +98,7 @@ class Trainable:
         self.structure = Structure.of(model)
         self.lora: Lora | None = None
         self._query: QueryWeights | None = None
-        self._base: dict[str, Tensor] = {}  # base weights of the parameters that may change
+        self._base: dict[str, Tensor] = {}  # copies of the trained parameters' base weights
         stored = model.state_dict().keys()
         self._stores_bf16 = bf16_weights.is_narrow(model)
         self._buffers = {
@@ -118,7 +115,6 @@ class Trainable:
 
     @property
     def _own_parameters(self) -> dict[str, torch.nn.Parameter]:
-        """Return the model's trained parameters by name."""
         return {
             name: parameter
             for name, parameter in self.model.named_parameters()
@@ -127,7 +123,7 @@ class Trainable:
 
     @property
     def weight_contexts(self) -> Sides[WeightContext]:
-        """Return the contexts for query and document forward passes, shared if both sides share an encoder."""
+        """Return the weight contexts for query and document forward passes."""
         if self._query is None:
             return Sides.same(own_weights)
         return Sides(self._query.used, own_weights)
@@ -152,9 +148,9 @@ class Trainable:
             parameter.grad = None
 
     def start(self, config: TrialConfig) -> None:
-        """Restore the base model and enable training of the part that ``config`` selects.
+        """Restore the base model and make the part that ``config`` selects trainable.
 
-        A new adapter is initialized from torch's random stream.
+        LoRA adapters are initialized with torch's global random generator.
         """
         self.reset()
         if config.lora is not None:
@@ -169,10 +165,10 @@ class Trainable:
             self._separate()
 
     def load(self, weights: TrainedWeights) -> None:
-        """Restore the base model and load the weights that a trial trained, which become the trainable part.
+        """Restore the base model, then load a trial's weights and make them trainable.
 
         Raises:
-            ValueError: If the encoder lacks a parameter with the name and shape of a weight.
+            ValueError: If the encoder has no parameter with the name and shape of a weight.
         """
         self.reset()
         of_documents = weights.on("document")
@@ -195,7 +191,7 @@ class Trainable:
         )
 
     def changes(self) -> Iterator[tuple[str, Tensor, Tensor]]:
-        """Yield the name, base weights and change of each trained parameter, or of each weight an adapter updates."""
+        """Yield (name, base weights, change) for each trained parameter or each weight updated by an adapter."""
         if self.lora is not None:
             yield from adapter.updates(self.model)
             if self._query is not None:
@@ -208,13 +204,13 @@ class Trainable:
             yield name, base, parameter.detach() - base
 
     def heights(self) -> dict[str, int]:
-        """Return the height of each parameter, including an adapter's, as :meth:`Structure.heights` does."""
+        """Return :meth:`Structure.heights` for all parameters, including those of a separate query encoder."""
         heights = Structure.of(self.model).heights()
         return heights | _prefixed(heights)
 
     @contextmanager
     def interpolated(self, share: float) -> Iterator[None]:
-        """Use the weights (1 - share) base + share trained within the context; an adapter is treated as merged."""
+        """Use the weights ``(1 - share) * base + share * trained`` within the context."""
         if self.lora is not None:
             with adapter.scaled(self.model, share):
                 yield
@@ -230,7 +226,7 @@ class Trainable:
                 parameter.data = own[name]
 
     def finish(self, share: float = 1.0) -> None:
-        """Keep the weights (1 - share) base + share trained in fp32, with an adapter merged into them.
+        """Set the weights to ``(1 - share) * base + share * trained`` in fp32 and merge any adapter.
 
         Queries must not have a separate encoder.
         """
@@ -245,7 +241,7 @@ class Trainable:
                     parameter.copy_(self._base[name].lerp(parameter, share))
 
     def _train(self, names: "list[str] | Mapping[str, Tensor]") -> None:
-        """Make only these parameters of the base model trainable."""
+        """Make only these parameters trainable."""
         trained = set(names)
         if self._stores_bf16:
             bf16_weights.narrow(self.model, trained)
@@ -264,12 +260,12 @@ class Trainable:
         self.lora = lora
 
     def _separate(self) -> QueryWeights:
-        """Give queries a separate encoder, which starts with the model's current weights."""
+        """Create a separate query encoder with the model's current weights."""
         self._query = QueryWeights(self.model, self._own_parameters)
         return self._query
 
     def _check(self, weights: TrainedWeights) -> None:
-        """Raise ValueError unless the encoder, with its adapter attached, has parameters of these names and shapes."""
+        """Raise ValueError unless the encoder has parameters with these names and shapes."""
         shapes = {name: parameter.shape for name, parameter in self.model.named_parameters()}
         for name, tensor in weights.tensors.items():
             if shapes.get(name) != tensor.shape:
@@ -277,12 +273,10 @@ class Trainable:
 
 
 def _prefixed(values: Mapping[str, V]) -> dict[str, V]:
-    """Return the values, keyed by the names of the query encoder's corresponding parameters."""
     return {QUERY_PREFIX + name: value for name, value in values.items()}
 
 
 def _copy(weights: TrainedWeights, parameters: Mapping[str, torch.nn.Parameter]) -> None:
-    """Copy weights into the parameters with the same names."""
     with torch.no_grad():
         for name, tensor in weights.tensors.items():
             parameters[name].copy_(tensor)

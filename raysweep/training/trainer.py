@@ -1,4 +1,4 @@
-"""Training of one trial: optimizer steps, and an evaluation at the end of each rung."""
+"""Training of one trial, with an evaluation at the end of each rung."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -42,10 +42,9 @@ from raysweep.training.workbench import NO_CONTEXTS, RungResult, Workbench
 
 
 class Training:
-    """The training of a trial, with its state between optimizer steps.
+    """The training of one trial, starting from the workbench's base weights.
 
-    It trains the workbench's model, starting from the base weights. :mod:`raysweep.training.checkpoint` saves and
-    restores the state.
+    :mod:`raysweep.training.checkpoint` saves and restores its state.
     """
 
     def __init__(self, config: TrialConfig, bench: Workbench, seed: int, num_rungs: int) -> None:
@@ -53,7 +52,7 @@ class Training:
         self.bench = bench
         self.seed = seed
         self.num_rungs = num_rungs
-        # when a trial resumes, moved back by the time already spent
+        # restoring a checkpoint subtracts the time already spent
         self.began = time.perf_counter()
         torch.manual_seed(seed)
         bench.dropouts.generator.seed(seed)
@@ -102,7 +101,7 @@ class Training:
         self.idle = IdleRule(config.idle_rungs) if config.idle_rungs else None
         self.progress = Progress()
         self.streams = RandomStreams(bench.dropouts, self.device)
-        # whether activations are recomputed, for example after running out of memory
+        # whether the backward pass recomputes activations
         self.recomputes = False
         # sum of the current rung's batch losses
         self.loss_sum = torch.zeros((), device=self.device)
@@ -116,7 +115,7 @@ class Training:
 
     @property
     def _soft_targets(self) -> str | None:
-        """Return the rule for targets from experts, or None if the targets are those stored with the examples."""
+        """Return the rule that computes targets from expert scores, or None to use the stored targets."""
         rule = self.config.loss_parameters.get("targets")
         return str(rule) if rule in SOFT_TARGETS else None
 
@@ -125,7 +124,7 @@ class Training:
         return build_optimizer(self.config, self.parameters, heights)
 
     def _trained_parameters(self) -> dict[str, torch.nn.Parameter]:
-        """Return the trainable parameters by name: the encoder's, and the loss's own with the prefix ``loss.``."""
+        """Return the trainable parameters of the encoder and, with the prefix ``loss.``, of the loss."""
         parameters = self.bench.trainable.parameters
         of_encoder = set(map(id, self.model.parameters()))
         for name, parameter in self.loss.named_parameters():
@@ -135,7 +134,7 @@ class Training:
         return parameters
 
     def set_precision(self, arithmetic: str) -> None:
-        """Train in ``fp32`` or ``bf16`` from now on, with prefix caches in the same precision."""
+        """Set the precision of training and of the prefix caches to ``fp32`` or ``bf16``."""
         self.precision = arithmetic
         num_examples = self.config.examples_per_rung * self.num_rungs
         num_columns = sum(isinstance(encoder, TrainedEncoder) for encoder in self.column_encoders)
@@ -143,7 +142,7 @@ class Training:
         self.use_prefixes(self.bench.prefixes(self.config, arithmetic, num_reads))
 
     def use_prefixes(self, prefixes: Sides[Prefix] | None) -> None:
-        """Use these caches of the frozen blocks' outputs in later forward passes; with None, run the frozen blocks."""
+        """Set the caches of the frozen blocks' outputs, or None to run the frozen blocks."""
         self.prefixes = prefixes
         contexts = self.batch_contexts
         for trained, context in self.trained.zip(contexts).distinct:
@@ -151,12 +150,12 @@ class Training:
 
     @property
     def rung_is_full(self) -> bool:
-        """Return whether the rung has used all its examples, so that :meth:`evaluate` is due."""
+        """Return whether all of the rung's examples have been used."""
         return self.progress.seen_in_rung >= self.config.examples_per_rung
 
     @property
     def seconds(self) -> float:
-        """Return the seconds since the trial began, excluding pauses between processes."""
+        """Return the seconds since the trial began, excluding interruptions."""
         return time.perf_counter() - self.began
 
     @property
@@ -197,24 +196,24 @@ class Training:
         progress.train_seconds += time.perf_counter() - started
 
     def show_average(self, *, shown: bool) -> None:
-        """Put the averaged weights into the model if ``shown``, otherwise the weights being trained.
+        """Load the averaged weights into the model if ``shown``, otherwise the weights being trained.
 
-        Without an average, do nothing.
+        Do nothing if the trial does not average its weights.
         """
         if self.average is not None and self.average.is_shown != shown:
             self.average.swap()
 
     def _add_gradients(self, step_batches: Sequence[Examples]) -> list[Tensor]:
-        """Accumulate the gradients of a step's batches and return their losses, scalars without gradients.
+        """Accumulate the gradients of a step's batches and return their detached losses.
 
-        If the activations do not fit into memory, they are recomputed in the backward pass from then on.
+        After running out of memory, recompute activations in this and all later backward passes.
         """
         num_batches = len(step_batches)
         position = self.streams.position()
         try:
             return [self.add_gradient(ids, targets, num_batches) for ids, targets in step_batches]
         except RuntimeError as error:
-            # GPUs and CPUs report running out of memory differently.
+            # PyTorch raises different errors on GPUs and CPUs.
             is_out_of_memory = isinstance(
                 error, torch.OutOfMemoryError
             ) or "can't allocate memory" in str(error)
@@ -247,9 +246,9 @@ class Training:
         return loss.detach()
 
     def batch_loss(self, ids: npt.NDArray[np.integer], targets: npt.NDArray[Any] | None) -> Tensor:
-        """Return the loss of a batch, a scalar with gradients.
+        """Return the scalar loss of a batch, with gradients.
 
-        ``ids`` are (batch, columns), ``targets`` (batch,) or None.
+        ``ids`` has shape (batch, columns). ``targets`` has shape (batch,) or is None.
         """
         with self._autocast():
             passes = [
@@ -262,7 +261,7 @@ class Training:
 
     @property
     def _num_passes(self) -> int:
-        """Return how many times a batch is embedded, each time with new dropout masks."""
+        """Return the number of forward passes per batch, each with new dropout masks."""
         return 2 if self._consistency_weight else 1
 
     @property
@@ -303,7 +302,7 @@ class Training:
     def make_batch(
         self, columns: list[Tensor], ids: npt.NDArray[np.integer], targets: npt.NDArray[Any] | None
     ) -> Batch:
-        """Return a batch of the examples with these embeddings, ``ids`` (batch, columns) and ``targets`` (batch,)."""
+        """Return a batch of embedding ``columns``, with ``ids`` (batch, columns) and ``targets`` (batch,)."""
         prepared = self.bench.prepared
 
         def read_reference(column: int) -> Tensor:
@@ -334,9 +333,9 @@ class Training:
         return Head(weight, bias)
 
     def evaluate(self) -> RungResult:
-        """End the rung and score it on dev in fp32.
+        """End the rung and score the model on dev in fp32.
 
-        Until the next step, the model holds the weights that were scored.
+        The model has the scored weights until the next step.
 
         Raises:
             TrialDivergedError: If the loss is not finite.
@@ -354,7 +353,7 @@ class Training:
         encoded = operating_points.encode(tuned, self.bench.dev)
         head = self.bench.head
         if head is not None and self.bench.evaluation.points.calibrate:
-            # Only the workbench's copy of the head gets a temperature, not the head being trained.
+            # Calibrate the workbench's copy of the head, not the head being trained.
             labels = self.bench.labeled_dev.query_labels
             self.bench.head = calibrated(head, encoded.queries, labels)
             encoded = encoded.under(self.bench.head)
@@ -390,12 +389,12 @@ class Training:
         )
 
     def _tuned(self) -> TunedEncoder:
-        # A bf16 cache is for training only.
+        # Evaluation runs in fp32, so it cannot use a bf16 cache.
         return self.bench.tuned(self.batch_contexts if self.precision == "fp32" else NO_CONTEXTS)
 
     @cached_property
     def _validation_examples(self) -> ValidationExamples:
-        """Return the validation examples, which are the same at every rung of the trial."""
+        """Return the validation examples, which are the same for all rungs."""
         kind = self.specification.examples
         prepared = self.bench.prepared
         cosines = prepared.target_cosines(kind)
@@ -413,7 +412,7 @@ class Training:
     def _validate(self, encoded: Encoded) -> tuple[float, int]:
         """Return the loss on the validation examples and the number of errors.
 
-        With a softmax head, errors are misclassified queries; otherwise, they are triplets in the wrong order.
+        Errors are misclassified queries if the loss has a softmax head, and incorrectly ranked triplets otherwise.
         """
         examples = self._validation_examples
         dev = self.bench.dev
@@ -424,7 +423,7 @@ class Training:
             sentences = Sides.same(dev.queries)
             embeddings = operating_points.embed_on_both_sides(self._tuned(), dev, encoded.queries)
         on_device = embeddings.map(self._on_device)
-        # Losses that compare the classes within a batch take time and memory cubic in the batch size.
+        # Time and memory of losses that compare classes within a batch are cubic in the batch size.
         num_at_once = len(examples.rows) if self._per_class is None else self.config.batch_size
         losses_of_parts, sizes = [], []
         for start in range(0, len(examples.rows), num_at_once):
@@ -456,10 +455,9 @@ class Training:
 def measure_peak_bytes(
     bench: Workbench, configs: Iterable[TrialConfig], *, recomputes: bool = False
 ) -> int:
-    """Return the maximum memory in bytes that torch's GPU allocator reserves for any of these trials.
+    """Return the peak GPU memory in bytes that PyTorch reserves for any of these trials.
 
-    Each trial takes one optimizer step on the longest distinct sentences, so none of its batches can hold more tokens.
-    The bench must be on a GPU.
+    Each trial takes one optimizer step on the longest sentences, which is the worst case. The bench must be on a GPU.
     """
     device = bench.model.device
     lengths = np.max(
@@ -469,7 +467,7 @@ def measure_peak_bytes(
     torch.cuda.reset_peak_memory_stats(device)
     for config in configs:
         training = Training(config, bench, seed=0, num_rungs=1)
-        training.model.train()  # dropout takes memory too
+        training.model.train()  # dropout needs memory too
         ids, targets = training.order.take(config.batch_size)
         longest_ids = np.resize(longest_first[: ids.size], ids.shape)
         training.recomputes = recomputes

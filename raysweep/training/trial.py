@@ -1,4 +1,4 @@
-"""Training and evaluation of one trial, rung by rung, in ordinary functions that are independent of Ray."""
+"""Training and evaluation of one trial, without Ray."""
 
 import hashlib
 import json
@@ -23,9 +23,9 @@ from raysweep.training.workbench import RungResult, Workbench
 
 
 def trial_seed(sweep_seed: int, config: TrialConfig, run: int = 0) -> int:
-    """Return the seed for a trial's random draws, in [0, 2**32): a hash of the sweep's seed and the configuration.
+    """Return a trial's random seed, in [0, 2**32), hashed from the sweep's seed and the configuration.
 
-    ``run`` numbers the replicates of a configuration from 1; each has its own seed.
+    Replicates of a configuration have different seeds. ``run`` is the replicate's number, starting at 1.
     """
     parts = [sweep_seed, config.identity]
     if run:
@@ -46,13 +46,14 @@ def run_trial(  # noqa: PLR0913 (public API)
     checkpoints: str | Path | Folder | None = None,
     on_rung: Callable[[RungResult], bool | None] = lambda rung: None,
 ) -> list[RungResult]:
-    """Train and evaluate one configuration in this process.
+    """Train and evaluate one configuration in this process, without Ray.
 
-    The trial needs prepared artifacts, but neither Ray nor a cluster. ``num_rungs`` defaults to 6; for a sequence, the
-    default and only allowed value is the number of data sets. After each rung, ``on_rung`` is called with the result
-    and may return False to stop the trial. ``device`` defaults to a GPU if available. If ``checkpoints`` is given, the
-    trial saves its state in that folder. When called again after an interruption, it resumes from there; if a rung had
-    just ended, its result is repeated first.
+    Args:
+        num_rungs: Number of rungs, 6 by default. For a sequence, it is the number of data sets and cannot be changed.
+        device: Device for training, by default a GPU if available.
+        checkpoints: Folder for checkpoints. If it already contains one, the trial resumes from it. If that checkpoint
+            is from the end of a rung, the rung's result is returned again.
+        on_rung: Function that is called with each rung's result. It can return False to stop the trial.
 
     Raises:
         TrialDivergedError: If the loss is not finite.
@@ -86,11 +87,12 @@ def rungs(
     checkpoints: str | Path | Folder | None = None,
     checkpoint_seconds: float = 300.0,
 ) -> Iterator[RungResult]:
-    """Train rung by rung and yield each result; the model in ``workbench`` then holds that rung's weights.
+    """Train rung by rung and yield each result.
 
-    With ``checkpoints``, the state is saved in that folder at each rung and every ``checkpoint_seconds``. If the folder
-    already holds a checkpoint, the trial resumes from it, bit for bit on a CPU; if a rung had just ended, its result is
-    yielded again.
+    At each yield, the model in ``workbench`` has that rung's weights. If ``checkpoints`` is given, the state is saved in
+    that folder after each rung and every ``checkpoint_seconds`` within rungs. If the folder already contains a
+    checkpoint, the trial resumes from it, with bit-identical results on CPUs. If that checkpoint is from the end of a
+    rung, the rung's result is yielded again.
     """
     intervals = Intervals(checkpoint_seconds)
     for result in rungs_and_progress(
@@ -109,10 +111,10 @@ def watch_last_rung(
     num_rungs: int,
     checkpoints: str | Path | Folder,
 ) -> Watched:
-    """Measure watched data with the weights of a trial's last rung, ``step``, from its checkpoint.
+    """Measure watched data with the checkpoint of a trial's last rung, ``step``.
 
     Raises:
-        InputError: If there is no checkpoint, or if it is not from the end of this rung.
+        InputError: If the checkpoint is missing or is not from the end of this rung.
     """
     from raysweep.training import checkpoint
     from raysweep.training.trainer import Training
@@ -132,7 +134,7 @@ def watch_last_rung(
 
 
 class _TrainingOfTrial(Protocol):
-    """A trial's training between two optimizer steps."""
+    """The common interface of ``SavedTraining`` and ``SequenceTraining``."""
 
     progress: Progress
     recomputes: bool
@@ -159,7 +161,7 @@ def _start_training(
 
 @dataclass(frozen=True)
 class Intervals:
-    """Seconds between checkpoints, and between progress updates, within a rung."""
+    """Seconds between checkpoints and between progress updates within a rung."""
 
     checkpoint_seconds: float = 300.0
     progress_seconds: float = math.inf
@@ -180,17 +182,19 @@ def rungs_and_progress(  # noqa: PLR0913 (the arguments of rungs, and callbacks)
 ) -> Iterator[RungResult | RungProgress]:
     """Yield rung results like :func:`rungs`, plus progress updates during long rungs.
 
-    With ``recomputes``, a batch's activations are never all in memory at once; the gradients are the same. ``on_rest``
-    is called before a checkpoint is written in the middle of a rung, and ``on_evaluate`` before a rung is evaluated,
-    because both may take a long time without an optimizer step. While ``leaves`` returns True, a
-    checkpoint is written before each progress update. If the iterator is closed in the middle of a rung, it also writes
-    a checkpoint.
+    If the iterator is closed in the middle of a rung, a checkpoint is written.
+
+    Args:
+        on_rest: Function that is called before a checkpoint is written in the middle of a rung.
+        on_evaluate: Function that is called before a rung is evaluated.
+        leaves: While this function returns True, a checkpoint is written before each progress update.
+        recomputes: Whether to recompute activations in the backward pass, which saves memory.
     """
     training = _start_training(config, workbench, seed, num_rungs)
     training.recomputes = recomputes
     last = None if checkpoints is None else training.restore(checkpoints)
     within_rung = training.progress.seen_in_rung > 0
-    # in the middle of a later rung, the result has been received and the model has changed since
+    # in the middle of a rung, the last result has already been yielded
     if last is not None and not within_rung:
         yield last
     while training.progress.rung < num_rungs and not (last and last.stop):

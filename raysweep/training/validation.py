@@ -1,4 +1,4 @@
-"""Validation examples of a trial, mined from dev sentences, and the rule that stops idle trials."""
+"""Validation examples mined from dev sentences, and the early-stopping rule that uses them."""
 
 from dataclasses import dataclass, replace
 
@@ -19,9 +19,13 @@ from raysweep.training.batches import interleave_classes
 class ValidationExamples:
     """Validation examples built from dev sentences.
 
-    ``rows`` (n, columns) holds examples of the kind that the trial's loss uses, and ``targets`` (n,) their targets, or
-    None for kinds without targets. ``rows`` and ``triplets`` (m, 3) are indices into dev's queries; for retrieval data
-    and pairs, document columns are indices into dev's documents.
+    ``rows`` and ``triplets`` contain indices into dev's queries. For retrieval data and pairs, the document columns
+    contain indices into dev's documents instead.
+
+    Attributes:
+        rows: Examples for the trial's loss, (n, columns).
+        targets: Targets of the examples, (n,), or None for kinds without targets.
+        triplets: Triplets for :func:`triplet_errors`, (m, 3).
     """
 
     rows: npt.NDArray[np.integer]
@@ -36,9 +40,9 @@ class ValidationExamples:
         queries: npt.NDArray[np.integer],
         cosines: tuple[float, float],
     ) -> "ValidationExamples":
-        """Return examples built from dev sentences and their neighbors in dev under the reference encoder.
+        """Build examples from dev sentences and their nearest neighbors under the reference encoder.
 
-        ``cosines`` are the targets of scored pairs of the same class and of different classes.
+        ``cosines`` are the target cosines for pairs from the same class and from different classes.
         """
         labels = np.asarray(prepared.sentences.labels[queries])
         vectors = np.asarray(prepared.reference_embeddings.document[queries])
@@ -54,7 +58,7 @@ class ValidationExamples:
     def of_relations(
         cls, pairs: GroupedPairs, kind: LossExamples, cosines: tuple[float, float]
     ) -> "ValidationExamples":
-        """Return examples built from dev's pairs, as indices into dev's queries and documents."""
+        """Build examples from dev's pairs."""
         assert kind != "labeled_sentence"
         candidates = RelationExamples(pairs)
         triplets, _ = candidates.draw("triplet", dev_examples.MAX_EXAMPLES, seed=0)
@@ -64,12 +68,18 @@ class ValidationExamples:
     def with_soft_targets(
         self, prepared: Prepared, rule: str, queries: npt.NDArray[np.integer]
     ) -> "ValidationExamples":
-        """Return a copy with dev's expert-scored pairs and their soft targets; ``queries`` are dev's sentence ids."""
+        """Return a copy whose examples are dev's expert-scored pairs with soft targets.
+
+        ``queries`` contains the sentence ids of dev's queries.
+        """
         pairs, targets = prepared.dev_pairs(rule)
         return replace(self, rows=np.searchsorted(queries, pairs), targets=targets)
 
     def interleaved(self, per_class: int, labels: npt.NDArray[np.integer]) -> "ValidationExamples":
-        """Return the examples in the order of :func:`interleave_classes`; ``labels`` (queries,) belong to dev's queries."""
+        """Return the examples in the order of :func:`interleave_classes`.
+
+        ``labels`` (queries,) contains the labels of dev's queries.
+        """
         order = interleave_classes(labels[self.rows[:, 0]], per_class, np.random.default_rng(0))
         targets = None if self.targets is None else self.targets[order]
         return ValidationExamples(self.rows[order], targets, self.triplets)
@@ -80,7 +90,7 @@ def triplet_errors(
 ) -> int:
     """Count the triplets whose negative is at least as close to the anchor as the positive.
 
-    ``triplets`` (m, 3) holds row numbers of the unit ``embeddings``.
+    ``triplets`` (m, 3) contains indices into the unit ``embeddings``.
     """
     sides = EXAMPLES["triplet"].sides
     anchor, positive, negative = (
@@ -93,11 +103,11 @@ def triplet_errors(
 
 @dataclass
 class IdleRule:
-    """Stopping rule: stop after ``rungs`` rungs without improvement (Vasilyev et al. 2024, appendix E).
+    """Stop a trial after ``rungs`` rungs without improvement (Vasilyev et al. 2024, appendix E).
 
-    A rung improves if its validation loss and its number of errors are both below those of the last rung that improved,
-    ``least_loss`` and ``least_errors``. ``idle`` counts the rungs since then. Checkpoints store the fields under these
-    names.
+    A rung is an improvement if its validation loss is below ``least_loss`` and its number of errors is below
+    ``least_errors``. These are the values of the last improvement, and ``idle`` counts the rungs since then. The field
+    names are part of the checkpoint format.
     """
 
     rungs: int
@@ -106,7 +116,7 @@ class IdleRule:
     idle: int = 0
 
     def update(self, loss: float, errors: int) -> str | None:
-        """Record a rung's loss and errors, and return the reason to stop, or None to continue."""
+        """Record a rung's loss and errors. Return the reason to stop, or None to continue."""
         has_fewer_errors = self.least_errors is None or errors < self.least_errors
         if loss < self.least_loss and has_fewer_errors:
             self.least_loss, self.least_errors, self.idle = loss, errors, 0

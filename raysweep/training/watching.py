@@ -1,4 +1,4 @@
-"""Measures on watched data under the current trial's weights."""
+"""Measurement of watched data with a trial's current weights."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ from raysweep.terminal import SilentDisplay
 from raysweep.training.trainable import Trainable
 
 NUM_TENSORS = 2
-"""The number of tensors reported for each measure of change."""
+"""Number of tensors to report for relative changes, and also for absolute changes."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class WatchTask:
 
 
 class Watching:
-    """Measures watched data under the current weights of ``trainable``.
+    """Measures watched data with the current weights of ``trainable``.
 
-    Under the ``query`` tower, documents are embedded once, with the base model's weights.
+    If the tower is ``query``, documents are embedded only once, with the base model.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Watching:
 def most_changed(changes: Iterable[tuple[str, Tensor, Tensor]]) -> tuple[TensorChange, ...]:
     """Return the NUM_TENSORS tensors with the largest relative changes, then those with the largest absolute changes.
 
-    ``changes`` yields the name, untuned values and change of each tensor.
+    ``changes`` yields (name, base weights, change).
     """
     measured = []
     for name, base, change in changes:

@@ -1,4 +1,4 @@
-"""Saving and loading of a rung's trained weights, its softmax head and its retrieval results."""
+"""Saving and loading of a rung's trained weights, softmax head and retrieval results."""
 
 import json
 import shutil
@@ -20,14 +20,14 @@ from raysweep.training.trainable import TrainedWeights
 def save_point(
     folder: Path, weights: TrainedWeights, head: Head | None, reading: Reading | None = None
 ) -> None:
-    """Write the trained weights and the head atomically.
+    """Save the trained weights, the head and the retrieval results atomically.
 
-    Frozen weights are not written, because they equal those of the base model. ``reading`` holds the retrieval results
-    on dev and is given only in runs without a test split.
+    Frozen weights are not saved. ``reading`` contains the retrieval results on dev, which are saved only in runs without
+    a test split.
     """
     from safetensors.torch import save_file
 
-    if folder.is_dir():  # a trial resumed from its checkpoint repeats its last rung
+    if folder.is_dir():  # already saved before the trial was resumed
         return
     temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
     temporary.mkdir(parents=True)
@@ -47,12 +47,12 @@ def save_point(
         flush(temporary)
         temporary.rename(folder)
     finally:
-        # left behind if writing failed, for example on a full disk
+        # exists only if writing failed
         shutil.rmtree(temporary, ignore_errors=True)
 
 
 def read_point(folder: Path) -> tuple[TrainedWeights, Head | None]:
-    """Return the trained weights, and the head if the rung has one. Nothing is unpickled.
+    """Return the trained weights and the softmax head, if any, without unpickling.
 
     Raises:
         ValueError: If a file is damaged.

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from raysweep.encoders.frozen_prefix import Prefix
 
 
-# A trial uses the prefix cache if it reads at least 1 / MAX_SENTENCES_PER_READ of all sentences. A process runs several
-# trials, so the cache pays off before one trial has read everything.
+# A trial uses the prefix cache if it reads at least 1 / MAX_SENTENCES_PER_READ of all sentences. It does not need to
+# read all of them, because later trials in the process can reuse the cache.
 MAX_SENTENCES_PER_READ = 4
 
 NO_CONTEXTS: Sides[BatchContext] = Sides.same(no_context)
@@ -40,14 +40,21 @@ NO_CONTEXTS: Sides[BatchContext] = Sides.same(no_context)
 
 @dataclass(frozen=True)
 class RungResult:
-    """One evaluation of a trial.
+    """The results of one rung.
 
-    ``loss`` is the mean over the rung's batches; ``seconds`` is the time since the trial began, excluding pauses.
-    ``points`` holds per-query scores of every operating point, the tuned encoder's own point first. ``stop`` is the
-    reason the stopping rule ended the trial, or None. ``calibration`` describes the softmax head on dev; None
-    without a head. ``labeled`` holds the scores of points that use the pool's labels. ``measures`` holds the pair
-    measures on dev, if the sweep has experts. ``watched`` holds the measures on watched data, if taken at this rung.
-    In a sequence, ``tasks`` holds the scores on the data sets learned so far, and only the last rung has ``points``.
+    Attributes:
+        step: Number of the rung.
+        examples_seen: Number of training examples since the trial began.
+        loss: Mean loss over the rung's batches.
+        points: Per-query scores of each operating point. The first point is the tuned encoder itself.
+        seconds: Seconds since the trial began, excluding interruptions.
+        train_seconds: Seconds spent in optimizer steps.
+        stop: Reason why the stopping rule ended the trial, or None.
+        calibration: Calibration of the softmax head on dev, or None without a head.
+        labeled: Scores of the points that use the pool's labels.
+        measures: Pair measures on dev, if the sweep has experts.
+        watched: Measures on watched data, if taken at this rung.
+        tasks: Scores on each data set learned so far in a sequence. Only the last rung of a sequence has ``points``.
     """
 
     step: int
@@ -65,25 +72,25 @@ class RungResult:
 
     @property
     def scores(self) -> retrieval.Scores:
-        """Return the scores of the first point, which is the tuned encoder itself."""
+        """Return the scores of the tuned encoder itself, which is the first point."""
         return next(iter(self.points.values()))
 
     @property
     def polarity(self) -> float:
-        """Return the first point's P, in [0, 1]."""
+        """Return the tuned encoder's P, in [0, 1]."""
         return self.scores.mean("polarity")
 
     @property
     def similarity(self) -> float:
-        """Return the first point's S."""
+        """Return the tuned encoder's S."""
         return self.scores.mean("similarity")
 
 
 @dataclass
 class Workbench:
-    """State shared by a process's trials on the same artifacts: base encoder, initial weights and data.
+    """State shared by a process's trials on the same artifacts, including the base encoder.
 
-    With ``checkpoints_blocks``, training recomputes the activations of the encoder's blocks in the backward pass.
+    If ``checkpoints_blocks`` is True, training uses activation checkpointing for the encoder's blocks.
     """
 
     prepared: Prepared
@@ -94,7 +101,7 @@ class Workbench:
     watch: WatchTask | None = None
     # the head of the trial whose weights are loaded
     head: Head | None = field(default=None, init=False)
-    # whether this trial tunes only the query encoder
+    # whether the current trial tunes only the query encoder
     keeps_documents: bool = field(default=False, init=False)
     _pairs_by_split: dict[ScoredSplit, PairSet] = field(default_factory=dict, init=False)
     _untuned: dict[tuple[ScoredSplit, bool], Float32Array] = field(default_factory=dict, init=False)
@@ -118,7 +125,7 @@ class Workbench:
 
         artifacts = self.prepared.tokens_artifacts
         self.tokens = artifacts.zip(source.prompts_of(config)).map(open_tokens)
-        self._prefixes: Sides[Prefix] | None = None  # the caches of the last trial that used any
+        self._prefixes: Sides[Prefix] | None = None  # from the last trial that used prefix caches
         self._watching: Watching | None = None
         if self.watch is not None:
             reference = EncoderConfig(**self.prepared.reference)
@@ -126,23 +133,23 @@ class Workbench:
 
     @cached_property
     def dev(self) -> ScoredSet:
-        """Return dev, the split on which the search selects points."""
+        """Return the dev split, on which the search selects points."""
         return scored_set(self.prepared, "dev", self.evaluation)
 
     @property
     def labeled_dev(self) -> EvaluationSet:
-        """Return dev, which must have labels."""
+        """Return the dev split, which must have labels."""
         assert isinstance(self.dev, EvaluationSet)
         return self.dev
 
     @cached_property
     def test(self) -> ScoredSet:
-        """Return test, the split on which the front is reported."""
+        """Return the test split, on which the front is reported."""
         return scored_set(self.prepared, "test", self.evaluation)
 
     @property
     def shown_split(self) -> ScoredSplit:
-        """Return the split whose readings a report shows: test, or dev for runs without a test split."""
+        """Return the split that reports use: test, or dev for runs without a test split."""
         return "test" if len(self.prepared.sentences.ids("test")) else "dev"
 
     def reset(
@@ -154,7 +161,7 @@ class Workbench:
     ) -> None:
         """Restore the base weights, then load a trial's ``weights`` and ``head``, if given.
 
-        If ``keeps_documents``, documents have the reference encoder's stored embeddings.
+        If ``keeps_documents`` is True, documents use the reference encoder's stored embeddings.
         """
         if weights is None:
             self.trainable.reset()
@@ -174,8 +181,8 @@ class Workbench:
     ) -> "Sides[Prefix] | None":
         """Return the caches of the frozen blocks' outputs, reusing the last trial's if they cover the same blocks.
 
-        Return None if nothing can be cached, or if the trial reads too few sentences (``num_reads``, counting repeats)
-        to justify computing entire groups of them.
+        Return None if nothing can be cached or if the trial reads too few sentences for caching to pay off. ``num_reads``
+        includes repeated reads of a sentence.
         """
         import torch
 
@@ -192,7 +199,7 @@ class Workbench:
         dtype = torch.bfloat16 if arithmetic == "bf16" else torch.float32
         if self._prefixes is not None and self._prefixes.document.is_of(names, dtype):
             return self._prefixes
-        self._prefixes = None  # free its memory before allocating more
+        self._prefixes = None  # free the memory of the old caches first
         max_bytes = self.cache_bytes // len(self.tokens.distinct)
         self._prefixes = self.tokens.map(
             lambda tokens: Prefix(self.model, names, tokens, max_bytes, dtype)
@@ -207,11 +214,11 @@ class Workbench:
 
     @cached_property
     def stored_documents(self) -> StoredEncoder:
-        """Return the reference encoder's document embeddings, which trials with the ``query`` tower do not change."""
+        """Return an encoder that reads the reference encoder's stored document embeddings."""
         return StoredEncoder(self.prepared.reference_embeddings.document)
 
     def tuned(self, batch_contexts: Sides[BatchContext] = NO_CONTEXTS) -> TunedEncoder:
-        """Return the encoder with its current weights and head, for measuring its operating points."""
+        """Return the encoder with its current weights and head."""
         return TunedEncoder(self.encoders(batch_contexts), self.head, self.trainable.interpolated)
 
     def trained(self) -> TrainedWeights:
@@ -219,22 +226,22 @@ class Workbench:
         return self.trainable.trained()
 
     def encode(self, evaluation: ScoredSet) -> Encoded:
-        """Encode the queries and the pool with the weights loaded by :meth:`reset`."""
+        """Encode the queries and the pool with the current weights."""
         return operating_points.encode(self.tuned(), evaluation)
 
     def measure(
         self, evaluation: ScoredSet, keys: list[PointKey], encoded: Encoded | None = None
     ) -> dict[PointKey, retrieval.Scores]:
-        """Return the points' scores under the weights loaded by :meth:`reset`, reusing ``encoded`` if given."""
+        """Score the points with the current weights, reusing ``encoded`` if given."""
         return operating_points.measure(self.tuned(), evaluation, keys, encoded)
 
     @property
     def watches_each_rung(self) -> bool:
-        """Return whether watched data is measured at every rung, so that the first point has a ``watched`` score."""
+        """Return whether watched data is measured at every rung."""
         return self.watch is not None and self.watch.at == "rung"
 
     def measure_watched(self, config: TrialConfig, *, is_last: bool) -> Watched | None:
-        """Return the current trial's measures on watched data, or None without watched data or measures at this rung."""
+        """Measure watched data with the current weights, or return None if this is not due at this rung."""
         if self._watching is None or not (is_last or self.watches_each_rung):
             return None
         return self._watching.measure(config)
@@ -249,14 +256,14 @@ class Workbench:
     def pair_measures(
         self, evaluation: ScoredSet, encoded: Encoded, *, with_intervals: bool = False
     ) -> tuple[Measure, ...]:
-        """Return the measures of the split's sentence pairs under the current weights; empty without experts.
+        """Return the pair measures on a split with the current weights, or an empty tuple without experts.
 
-        ``encoded`` is the result of :meth:`encode` for the same weights.
+        ``encoded`` must be the result of :meth:`encode` with the same weights.
         """
         if not (self.prepared.scores_artifacts and isinstance(evaluation, EvaluationSet)):
             return ()
         split = evaluation.split
-        if split not in self._pairs_by_split:  # the pairs are the same for all trials
+        if split not in self._pairs_by_split:
             self._pairs_by_split[split] = PairSet.of(self.prepared, evaluation)
         pairs = self._pairs_by_split[split]
         before = self._untuned_cosines(evaluation, pairs)
@@ -264,11 +271,11 @@ class Workbench:
         return tuple(pairs.measure(embeddings, before, with_intervals=with_intervals))
 
     def both_sides(self, evaluation: ScoredSet, encoded: Encoded) -> Sides[Float32Array]:
-        """Return the unit embeddings (queries, width) of the split's sentences, embedded as queries and as documents."""
+        """Return the unit embeddings (queries, width) of the split's sentences, both as queries and as documents."""
         return operating_points.embed_on_both_sides(self.tuned(), evaluation, encoded.queries)
 
     def _untuned_cosines(self, evaluation: EvaluationSet, pairs: PairSet) -> Float32Array:
-        """Return the cosines of the random pairs before tuning, which depend only on the split and the tower."""
+        """Return the cosines of the random pairs before tuning, cached by split and tower."""
         key = evaluation.split, self.keeps_documents
         if key not in self._untuned:
             with self.trainable.interpolated(0.0):
@@ -281,19 +288,19 @@ class Workbench:
     def task_scores(
         self, evaluation: ScoredSet, encoded: Encoded
     ) -> dict[PointKey, retrieval.Scores]:
-        """Return the scores on each data set in a sequence; empty without a sequence."""
+        """Return the scores on each data set of a sequence, or an empty dict without a sequence."""
         return {}
 
     def describe_tasks(
         self, evaluation: ScoredSet, scores: dict[PointKey, retrieval.Scores]
     ) -> list[dict[str, Any]]:
-        """Return the points of a sequence's individual data sets in ledger form; empty without a sequence."""
+        """Return the points of a sequence's data sets as ledger entries, or an empty list without a sequence."""
         return []
 
     def describe(
         self, evaluation: ScoredSet, scores: dict[PointKey, retrieval.Scores]
     ) -> list[dict[str, Any]]:
-        """Return the points in ledger form, without the trial and step, which the ledger event already contains."""
+        """Return the points as ledger entries, without the trial and step that the ledger event already contains."""
         tuned = self.tuned()
         described = []
         for key, scores_of_point in scores.items():

@@ -1,4 +1,4 @@
-"""Functionals of resampled points: hypervolumes of fronts and of the oracle's concave hull; see :mod:`.noise`."""
+"""Hypervolumes of resampled fronts and of the oracle's concave hull, for :mod:`.noise`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,14 +17,17 @@ NO_CONSTRAINTS: Pair = (0.0, -1.0)
 
 
 def reference_points(reference: Float64Array, goals: Goals) -> Float64Array:
-    """Return the hypervolumes' reference points (resamples, 2), given the reference encoder's P and S (resamples, 2)."""
+    """Return the hypervolume reference points (resamples, 2) for the reference encoder's P and S (resamples, 2)."""
     points: Float64Array = reference * np.array(goals.reference_point((1.0, 1.0)))
     return points
 
 
 @dataclass(frozen=True)
 class FrontArea:
-    """The hypervolume of the points at ``rows``; in each resample, row ``reference`` sets the reference point."""
+    """The hypervolume of the points at ``rows``.
+
+    The point at row ``reference`` sets the reference point of each resample.
+    """
 
     rows: Sequence[int]
     reference: int
@@ -38,7 +41,10 @@ class FrontArea:
 
 @dataclass(frozen=True)
 class HullArea:
-    """The hypervolume of the concave hull of the points at ``rows``; ``least`` holds the required minimum P and S."""
+    """The hypervolume of the concave hull of the points at ``rows``.
+
+    ``least`` holds the minimum P and S that the constraints require.
+    """
 
     rows: Sequence[int]
     reference: int
@@ -60,10 +66,10 @@ class HullArea:
 
 
 def _areas_of_concave(points: Float64Array) -> Float64Array:
-    """Return the areas (resamples,) under points (resamples, points, 2), or NaN if they are not their own concave hull.
+    """Return the areas (resamples,) under points (resamples, points, 2), or NaN if the points are not concave.
 
-    Areas are measured above 0. Sorted by ascending bonus, the oracle's points are their own hull in every resample,
-    because each of them maximizes ``S + bonus * P`` for every query.
+    Areas are measured above 0. The oracle's points, sorted by ascending bonus, are concave in every resample because each
+    of them maximizes ``S + bonus * P`` for every query.
     """
     polarity, similarity = points[..., 0], points[..., 1]
     widths = np.diff(polarity, axis=1)
@@ -79,7 +85,7 @@ def _areas_of_concave(points: Float64Array) -> Float64Array:
 
 
 def _falls_and_turns_right(points: Float64Array) -> NDArray[np.bool_]:
-    """Return a mask of the resamples in which P rises from each point to the next while S falls ever more steeply."""
+    """Return a mask (resamples,) that is True if P rises from point to point and S falls increasingly steeply."""
     steps = np.diff(points, axis=1)
     widths, drops = steps[..., 0], steps[..., 1]
     is_rightward = widths >= -_TINY
@@ -109,7 +115,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Gain:
-    """The first front's hypervolume minus the second's, on the same queries."""
+    """The first front's hypervolume minus the second's."""
 
     first: FrontArea
     second: FrontArea

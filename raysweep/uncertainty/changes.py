@@ -1,10 +1,9 @@
-"""Tests of the change in a measure from a base encoder to its tuned version: z-test and paired bootstrap.
+"""Tests of how much tuning changes a measure: a z-test and a paired bootstrap.
 
-Like Vasilyev et al. (arXiv 2407.00923, section 2.3), the z-test compares two PNDs over the same N (positive, negative)
-pairs as if they were independent proportions. Pairs from the same query share the query's embedding and reuse the same
-sentences, so they are not independent, and the test reports significant differences too often. The paired bootstrap
-(Efron, 1979) instead resamples independent units: queries, or the labeled pairs in a pair file. Both encoders are
-measured on the same resamples.
+Following Vasilyev et al. (arXiv 2407.00923, section 2.3), the z-test treats two PNDs over the same N (positive,
+negative) pairs as independent proportions. Pairs from the same query are correlated, so the test reports significant
+differences too often. The paired bootstrap (Efron, 1979) instead resamples independent units, which are queries or the
+labeled pairs in a pair file. Both encoders are measured on the same resamples.
 """
 
 import math
@@ -26,10 +25,9 @@ _CELLS_AT_ONCE = 1 << 22  # elements of a (resamples, pairs) table
 
 
 def z_statistic(before: float, after: float, num_pairs: int) -> float:
-    """Return the statistic of a pooled two-proportion z-test; both proportions are over the same number of pairs.
+    """Return the statistic of a pooled two-proportion z-test with ``num_pairs`` pairs per proportion.
 
-    z = (p1 - p0) / sqrt(2 P (1 - P) / N), with P = (p0 + p1) / 2, is positive if the proportion rises, and 0 if both
-    proportions are 0 or both are 1.
+    z = (p1 - p0) / sqrt(2 P (1 - P) / N), with P = (p0 + p1) / 2. If P is 0 or 1, z is 0.
     """
     pooled = (before + after) / 2
     variance = 2 * pooled * (1 - pooled) / num_pairs
@@ -38,7 +36,7 @@ def z_statistic(before: float, after: float, num_pairs: int) -> float:
 
 @dataclass(frozen=True)
 class Change:
-    """The 95% interval for the difference in a measure (after minus before)."""
+    """The 95% interval for the change in a measure (after minus before)."""
 
     interval: Interval
 
@@ -49,11 +47,11 @@ class Change:
 
     @classmethod
     def of_resamples(cls, differences: Float64Array, num_units: int) -> "Change":
-        """Return the change, with the expanded percentile interval of ``differences`` (resamples,).
+        """Return the change with the expanded percentile interval of ``differences`` (resamples,).
 
-        With few units, the plain percentile interval is too narrow. The expanded interval (Hesterberg, "What Teachers
-        Should Know About the Bootstrap", 2015) widens it by the ratio of a t-interval with the unbiased variance to a
-        normal interval with the biased variance. With a single unit, the interval is infinite.
+        The plain percentile interval is too narrow if there are few units. The expanded interval (Hesterberg, "What Teachers
+        Should Know About the Bootstrap", 2015) widens it by the ratio of a t-interval with the unbiased variance to a normal
+        interval with the biased variance. If there is only one unit, the interval is infinite.
         """
         if num_units < 2:
             return cls(EVERYTHING)
@@ -66,7 +64,7 @@ class Change:
 def bootstrap_means(
     before: Float64Array, after: Float64Array, seed: int, count: int = RESAMPLES
 ) -> Change:
-    """Return the change in the mean of a per-query measure, by resampling queries. Both arrays are (queries,)."""
+    """Bootstrap the change in the mean of a per-query measure, given as arrays (queries,)."""
     differences = after - before
     resamples = Resamples(len(differences), seed, count)
     means = resamples.means(differences[None, None])
@@ -76,7 +74,7 @@ def bootstrap_means(
 def bootstrap_over_pairs(
     before: ErrorCounts, after: ErrorCounts, seed: int, count: int = RESAMPLES
 ) -> Change:
-    """Return the change in the PND over all pairs of all queries, by resampling queries together with their pairs."""
+    """Bootstrap the change in the PND over all pairs, by resampling queries together with their pairs."""
     errors = (after.errors - before.errors).astype(np.float64)
     pairs = before.pairs.astype(np.float64)
     resamples = Resamples(len(pairs), seed, count)
@@ -88,16 +86,14 @@ def bootstrap_over_pairs(
 def bootstrap_pair_file(
     before: Float64Array, after: Float64Array, is_positive: Flags, seed: int, count: int = RESAMPLES
 ) -> Change:
-    """Return the change in a pair file's PND, by resampling its labeled pairs.
+    """Bootstrap the change in a pair file's PND.
 
-    Positive and negative pairs are resampled separately, so that every resample contains both.
+    Positive and negative pairs are resampled separately.
 
     Args:
         before: Closeness of each labeled pair under the first encoder, (pairs,).
         after: Closeness of each labeled pair under the second encoder, (pairs,).
         is_positive: Label of each pair, (pairs,).
-        seed: Seed for the resamples.
-        count: Number of resamples.
     """
     # Use the same order as :class:`raysweep.metrics.ranking.Ranking`.
     order_before = np.lexsort((is_positive, -before))
@@ -113,7 +109,7 @@ def bootstrap_pair_file(
 
 
 def _weighted_pnd(is_positive: Flags, weights: Float64Array, order: Integers) -> Float64Array:
-    """Return each resample's PND, (resamples,), with pairs in ``order`` (pairs,) and ``weights`` (resamples, pairs)."""
+    """Return the PND (resamples,) of pairs sorted by ``order`` (pairs,), with ``weights`` (resamples, pairs)."""
     is_positive = is_positive[order]
     weights = weights[:, order]
     positive_weights = weights[:, is_positive]
@@ -126,7 +122,7 @@ def _weighted_pnd(is_positive: Flags, weights: Float64Array, order: Integers) ->
 
 
 def _draw_weights(is_positive: Flags, seed: int, count: int) -> Iterator[Float64Array]:
-    """Yield blocks (resamples, pairs) of draws per pair; positives and negatives are drawn separately."""
+    """Yield blocks (resamples, pairs) that count how often each pair is drawn."""
     rng = np.random.default_rng(seed)
     at_once = max(1, _CELLS_AT_ONCE // len(is_positive))
     for start in range(0, count, at_once):

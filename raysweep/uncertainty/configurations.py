@@ -1,13 +1,14 @@
-"""Configurations trained with several seeds: their mean scores over queries and seeds, and the noise in these means.
+"""Mean scores of configurations trained with several seeds, and the noise in these means.
 
-On splits other than dev, only runs on the front are scored. They were selected partly because of lucky seeds: a run
-that beats its configuration's other runs on dev is expected to keep part of its lead on other splits. This part, which
-is due to its seed, is subtracted as luck.
-Notation, as in :mod:`.seeds`, with r runs, of which m are scored on the split:
+On splits other than dev, only runs on the front are scored. They were selected partly because of lucky seeds. A run
+that beats its configuration's other runs on dev is expected to keep the part of its lead that is due to its seed. This
+part is subtracted as luck.
+
+Notation (see also :mod:`.seeds`) for r runs, of which m are scored on the split:
 
     l           v_a / (v_a + v_e / n) on dev, the reliability of differences between runs
-    l (x_M - x) expected lead of the m runs over the mean run: the best linear prediction (Henderson, 1975)
-    v           v_a / r + (1 - l) v_a (1 / m - 1 / r), the remaining variance due to seeds, which is v_a / r for m = r
+    l (x_M - x) expected lead of the m runs over the mean of all runs: the best linear prediction (Henderson, 1975)
+    v           v_a / r + (1 - l) v_a (1 / m - 1 / r), the remaining variance due to seeds; v_a / r if m = r
 """
 
 import math
@@ -29,10 +30,10 @@ _UNKNOWN = RunNoise(Variance(np.inf, 0.0), 0.0)
 
 @dataclass(frozen=True)
 class Replicated:
-    """A configuration's points and their P and S on dev, (runs, points, 2, queries).
+    """P and S of a configuration's points on dev.
 
-    ``keys`` name the kinds of points; seed noise is pooled over points that share a key. All configurations are scored
-    on the same queries.
+    ``scores`` has shape (runs, points, 2, queries); the queries are the same for all configurations. Seed noise is pooled
+    over points with the same key in ``keys``.
     """
 
     keys: tuple[Hashable, ...]
@@ -51,7 +52,7 @@ class Replicated:
 
 @dataclass(frozen=True)
 class Scored:
-    """A configuration on one split: ``scores`` (points, 2, queries) are means over each point's ``runs``."""
+    """A configuration's scores on one split, (points, 2, queries), averaged over each point's ``runs``."""
 
     configuration: Replicated
     scores: Float64Array
@@ -59,14 +60,14 @@ class Scored:
 
     @classmethod
     def by_all_runs(cls, configuration: Replicated) -> "Scored":
-        """Return the configuration on dev, where all of its runs are scored."""
+        """Return the configuration's scores on dev, averaged over all runs."""
         all_runs = tuple(range(configuration.runs))
         means = configuration.scores.mean(axis=0)
         return cls(configuration, means, (all_runs,) * len(configuration.keys))
 
 
 class SeedNoise:
-    """Seed noise in one run's P and S at each operating point, pooled over configurations."""
+    """Seed noise in a run's P and S at each operating point, pooled over configurations."""
 
     def __init__(self, configurations: Sequence[Replicated]) -> None:
         keys = {key for configuration in configurations for key in configuration.keys}
@@ -75,7 +76,7 @@ class SeedNoise:
 
     @property
     def is_known(self) -> bool:
-        """Return whether any configuration has a second run."""
+        """Return whether any configuration has more than one run."""
         return self._of_all[0] is not None
 
     def of(self, key: Hashable, score: int) -> RunNoise:
@@ -98,10 +99,10 @@ class SeedNoise:
 
 @dataclass(frozen=True)
 class PointNoise:
-    """Noise in one run's P and S that is due to its seed, per point.
+    """Seed noise in a run's P and S, per point.
 
-    ``variance`` is the variance due to the seed and ``reliability`` the reliability of differences between runs, both
-    (points, 2). ``degrees`` is the smallest of their degrees of freedom.
+    ``variance`` is the variance due to the seed and ``reliability`` is the reliability of differences between runs, both
+    (points, 2). ``degrees`` is the minimum of their degrees of freedom.
     """
 
     variance: Float64Array
@@ -111,7 +112,7 @@ class PointNoise:
 
 @dataclass(frozen=True)
 class Trained:
-    """Configurations on one split, and their seed noise, which may also be estimated from other configurations."""
+    """Configurations scored on one split, and their seed noise."""
 
     configurations: Sequence[Scored]
     noise: SeedNoise
@@ -122,12 +123,12 @@ class Trained:
 
 
 def noise_text(*, has_seeds: bool) -> str:
-    """Return display text that names the sources of variation covered by an interval."""
+    """Return the sources of variation that an interval covers, as display text."""
     return "queries and seeds" if has_seeds else "queries"
 
 
 def _pooled(configurations: Sequence[Replicated], key: Hashable | None) -> list[RunNoise | None]:
-    """Return the pooled noise in P and in S over the points with this key, or over all points if it is None."""
+    """Return the noise in P and S, pooled over the points with this key, or over all points if it is None."""
     noises = []
     for score in (0, 1):
         pooled = []
@@ -149,10 +150,10 @@ def intervals(
     noise: SeedNoise,
     goals: Goals,
 ) -> list[list[ScoreIntervals]]:
-    """Return the intervals for each configuration's points, covering queries and seeds.
+    """Return the intervals for each configuration's points, which cover queries and seeds.
 
-    ``reference`` (2, queries) holds the scores of the reference encoder, which is not trained and thus has no seeds.
-    Intervals are clipped to the ranges of the scores that serve as P and S, as set in ``goals``.
+    ``reference`` (2, queries) holds the reference encoder's scores. Intervals are clipped to the ranges of the scores in
+    ``goals``.
     """
     by_configuration = []
     for configuration in configurations:
@@ -168,7 +169,7 @@ def intervals(
 def _of_point(
     scores: Float64Array, by_seeds: tuple[Variance, Variance], reference: Float64Array | None
 ) -> ScoreIntervals:
-    """Return the intervals for one operating point, with P and S not yet clipped.
+    """Return the intervals for one operating point, without clipping P and S.
 
     Args:
         scores: Scores (runs, 2, queries).
@@ -205,7 +206,7 @@ def _of_retention(scores: Float64Array, unit: Float64Array, by_seeds: Variance) 
 def noise_of(
     trained: Trained, untrained: Float64Array, seed: int, resamples: int = RESAMPLES
 ) -> Noise:
-    """Return the query and seed noise in the points of all configurations, in order, followed by the untrained points.
+    """Return the query and seed noise in all configurations' points, followed by the untrained points.
 
     ``untrained`` (points, 2, queries) holds the scores of the reference encoder, the oracle and the linear probe.
     """
@@ -228,7 +229,7 @@ def noise_of(
 
 @dataclass(frozen=True)
 class _SeedEffect:
-    """The expected effect of seeds (``luck``) and the standard deviations around it (``sizes``), (points, 2) each."""
+    """The expected effect of seeds (``luck``) and its standard deviations (``sizes``), both (points, 2)."""
 
     scored: Scored
     luck: Float64Array

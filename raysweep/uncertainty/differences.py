@@ -1,14 +1,13 @@
-"""Differences between points, and tests of whether they exceed the noise.
+"""Differences between points, and tests of whether they are significant.
 
-Points scored on the same queries are compared query by query. Retrieval papers instead apply a two-proportion z-test to
-P; the test here also includes a design effect, because retrieved sentences share queries. With uniform rank weights, P
-is the share of the n k retrieved sentences that have the query's label. The k sentences retrieved for a query are
-correlated, so they carry less information than k independent sentences. Notation for rows of a table of encoders:
+Points scored on the same queries are compared with paired t-tests. Rows of a table of encoders are compared with a
+two-proportion z-test on P. With uniform rank weights, P is the fraction of the n k retrieved sentences that have the
+query's label. The k sentences retrieved for a query are correlated, so the test includes a design effect. Notation:
 
     p, n, k   a row's P, its number of queries, and the number of sentences retrieved per query
     s^2       variance of P over queries
     D         design effect (Kish, "Survey Sampling", 1965, chapter 5): s^2 over the binomial variance p (1 - p) / k
-    p_0       P over both rows' sentences combined
+    p_0       P over the sentences of both rows
     z         (p_1 - p_2) / sqrt(p_0 (1 - p_0) (D_1 / (n_1 k_1) + D_2 / (n_2 k_2)))
 
 If the sentences are independent, D = 1 and z is the textbook statistic.
@@ -30,7 +29,7 @@ from raysweep.uncertainty.interval import LEVEL, Interval
 class Difference:
     """The difference between two points' means, with its interval and two-sided p-value.
 
-    ``adjusted`` is the p-value adjusted by Holm's method when several differences are compared.
+    ``adjusted`` is the p-value with Holm's correction for multiple comparisons.
     """
 
     estimate: float
@@ -39,15 +38,12 @@ class Difference:
     adjusted: float
 
     def is_real(self) -> bool:
-        """Return whether the difference exceeds the noise.
-
-        The probability of even one false positive among all the differences compared is at most 1 - LEVEL.
-        """
+        """Return whether the difference is significant at a family-wise error rate of 1 - LEVEL."""
         return self.adjusted < 1 - LEVEL
 
 
 def paired(differences: Sequence[Float64Array]) -> tuple[Difference, ...]:
-    """Return the mean of each array of differences (queries,), and paired t-tests adjusted for multiple comparisons."""
+    """Run a paired t-test on each array of differences (queries,), with adjustment for multiple comparisons."""
     estimates = [float(difference.mean()) for difference in differences]
     intervals = map(interval.of_mean, differences)
     p_values = [_p_value(difference) for difference in differences]
@@ -68,10 +64,10 @@ def _p_value(differences: Float64Array) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return the p-values adjusted by Holm's step-down method (1979), in the order given.
+    """Return the p-values adjusted by Holm's step-down method (1979), in the original order.
 
-    With probability at least 1 - alpha, every difference with an adjusted p-value below alpha is real. The i-th smallest
-    of m p-values is multiplied by m - i + 1, up to 1, and replaced by the previous adjusted p-value if that is larger.
+    The i-th smallest of m p-values is multiplied by m - i + 1, capped at 1, and raised to the previous adjusted p-value if
+    that is larger.
     """
     count = len(p_values)
     adjusted = [1.0] * count
@@ -112,7 +108,7 @@ class Proportion:
 
 @dataclass(frozen=True)
 class ZTest:
-    """A test of whether two rows differ by more than the noise.
+    """A z-test of the difference between two rows.
 
     ``binomial_z`` treats sentences as independent; ``z`` does not. ``design_effect`` applies to both rows combined, and
     ``p_value`` is the two-sided p-value for ``z``.

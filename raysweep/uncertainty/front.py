@@ -1,4 +1,4 @@
-"""Uncertainty of a front on one split, from the per-query scores of its members and of competing points."""
+"""Uncertainty of a front on one split, estimated from per-query scores."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,18 +17,18 @@ from raysweep.uncertainty.noise import Noise
 from raysweep.uncertainty.resamples import RESAMPLES, Resamples
 
 PointName = tuple[int | None, int | None, str, float | None]
-"""A point's trial, step, kind and value; trial and step are None if the point does not come from a trial."""
+"""A point's trial, step, kind and value. Points that do not come from a trial have no trial and step."""
 
-_POINTS_AT_ONCE = 1000  # points per block, so that a block of resampled means stays within 16 MB
+_POINTS_AT_ONCE = 1000  # points per block, which limits a block of resampled means to 16 MB
 
 
 @dataclass(frozen=True)
 class PointUncertainty(ScoreIntervals):
-    """Uncertainty of a front member. The intervals reflect the sampling of queries.
+    """Uncertainty of a front member. The intervals cover the sampling of queries.
 
-    ``stability`` is the share of query resamples in which the point is on the front of all the points compared. It is
-    not the probability that the point is truly on the front: a point that is there by luck is also there in most
-    resamples. ``knee_share`` is the share of resamples in which the point is the knee.
+    ``stability`` is the share of query resamples in which the point is on the front. It is not the probability that the
+    point is truly on the front, because a lucky point is also on the front in most resamples. ``knee_share`` is the share
+    of resamples in which the point is the knee.
     """
 
     stability: float
@@ -38,36 +38,36 @@ class PointUncertainty(ScoreIntervals):
 
 @dataclass(frozen=True)
 class Floor:
-    """The front's hypervolume minus that of a linear probe on the untuned encoder, on the same queries."""
+    """The front's gain in hypervolume over a linear probe on the untuned encoder."""
 
     gain: float
     interval: Interval
 
     @property
     def is_beaten(self) -> bool:
-        """Return whether the lower bound of the difference is positive."""
+        """Return whether the front is significantly better than the probe."""
         return self.interval.low > 0
 
     @property
     def is_better(self) -> bool:
-        """Return whether the upper bound of the difference is negative, that is, whether the probe is better."""
+        """Return whether the probe is significantly better than the front."""
         return self.interval.high < 0
 
 
 @dataclass(frozen=True)
 class FrontUncertainty:
-    """Intervals at confidence ``level`` for one split.
+    """Intervals for one split at confidence ``level``.
 
-    They reflect the sampling of queries. If ``has_seeds`` is True, those for hypervolume, share and floor also reflect
-    other seeds for the same configurations.
+    They cover the sampling of queries. If ``has_seeds`` is True, the intervals for hypervolume, share and floor also cover
+    seed noise.
     """
 
     members: Mapping[PointName, PointUncertainty]
-    others: Mapping[PointName, ScoreIntervals]  # points that the front is compared with
+    others: Mapping[PointName, ScoreIntervals]  # compared with the front
     hypervolume: Interval | None
     share: Interval | None
     floor: Floor | None
-    num_compared: int  # number of points compared to determine stability
+    num_compared: int  # number of points compared for stability
     level: float = LEVEL
     has_seeds: bool = False
 
@@ -82,22 +82,33 @@ class FrontUncertainty:
 
     @property
     def knee_region(self) -> tuple[PointName, ...]:
-        """Return the smallest set of members that includes the knee in at least a share ``level`` of the resamples.
+        """Return the smallest set of members that contains the knee in at least a share ``level`` of the resamples.
 
-        The members are sorted by how often they are the knee, most frequent first."""
+        Members are sorted by descending knee share.
+        """
         region = [name for name, member in self.members.items() if member.in_knee_region]
         return tuple(sorted(region, key=lambda name: -self.members[name].knee_share))
 
 
 @dataclass(frozen=True)
 class FrontQueryScores:
-    """P and S (points, 2, queries) of all points needed to assess a front on one split, and the points' roles.
+    """Per-query scores of the points needed to assess a front on one split.
 
-    ``members`` are the rows of the front, and ``counting`` are the members that meet the constraints. ``rivals`` are
-    the rows of all points from trials, including members. ``oracle`` and ``floor`` (the linear probe) may be empty, and
-    ``reference`` may be None. ``least`` holds the minimum P and S that the constraints require. If some of the run's
-    configurations were trained several times, ``trained`` holds the configurations of the counting members; areas are
-    then those of the configurations, and their intervals also cover other seeds.
+    ``members``, ``counting``, ``rivals``, ``reference``, ``oracle`` and ``floor`` are rows of ``scores``.
+
+    Attributes:
+        names: Names of all points.
+        scores: P and S of all points, (points, 2, queries).
+        members: Points on the front.
+        counting: Members that meet the constraints.
+        rivals: All points from trials, including members.
+        reference: The reference encoder, or None.
+        oracle: Points of the oracle; may be empty.
+        floor: Points of the linear probe; may be empty.
+        least: Minimum P and S that the constraints require.
+        trained: Configurations of the counting members, if any of the run's configurations were trained several times.
+            Areas are then computed for configurations, and their intervals also cover seed noise.
+        goals: The scores that serve as P and S.
     """
 
     names: Sequence[PointName]
@@ -110,11 +121,11 @@ class FrontQueryScores:
     floor: Sequence[int] = ()
     least: Pair = NO_CONSTRAINTS
     trained: Trained | None = None
-    goals: Goals = GOALS  # the scores that serve as P and S
+    goals: Goals = GOALS
 
     @property
     def judged(self) -> list[int]:
-        """Return the rows of all points that are not merely rivals, in ascending order."""
+        """Return the sorted rows of the members, oracle, floor and reference."""
         others = [] if self.reference is None else [self.reference]
         return sorted({*self.members, *self.oracle, *self.floor, *others})
 
@@ -130,7 +141,7 @@ class FrontQueryScores:
         return [place[row] for row in rows]
 
     def only_judged(self) -> "FrontQueryScores":
-        """Return the scores without the points that are merely rivals."""
+        """Return only the scores of the :attr:`judged` points."""
         rows = self.judged
         members = self.among_judged(self.members)
         return replace(
@@ -147,7 +158,7 @@ class FrontQueryScores:
 
 
 def assess(front: FrontQueryScores, seed: int, resamples: int = RESAMPLES) -> FrontUncertainty:
-    """Return a front's intervals, stability, knee region and floor, all computed from the same query resamples."""
+    """Return a front's uncertainty, estimated with query resamples."""
     query_resamples = Resamples(front.scores.shape[-1], seed, resamples)
     resampled = query_resamples.means(front.scores[front.judged])
     stability = _stability(front, query_resamples, resampled)
@@ -181,7 +192,6 @@ def assess(front: FrontQueryScores, seed: int, resamples: int = RESAMPLES) -> Fr
 
 
 def _score_intervals(front: FrontQueryScores) -> dict[PointName, ScoreIntervals]:
-    """Return the intervals for all points, computed in blocks."""
     intervals: dict[PointName, ScoreIntervals] = {}
     rows = range(len(front.names))
     for block in _blocks(rows):
@@ -205,7 +215,7 @@ def _stability(
 ) -> dict[PointName, float]:
     """Return each member's stability.
 
-    There may be many thousands of rivals, so they are compared with the members one block at a time.
+    Rivals are compared in blocks because there may be many thousands of them.
     """
     positions = front.among_judged(front.members)
     members = judged[:, positions]
@@ -225,9 +235,9 @@ def _blocks(rows: Sequence[int]) -> Iterator[Sequence[int]]:
 
 
 def _knee_shares(front: FrontQueryScores, noise: Noise) -> dict[int, float]:
-    """Return the knee share of each member that is the knee in at least one resample.
+    """Return the nonzero knee shares by row.
 
-    Members that violate a constraint are excluded unless all violate one.
+    Members that violate a constraint are excluded unless all members do.
     """
     eligible = list(front.counting or front.members)
     if not eligible:
@@ -250,7 +260,7 @@ def _region(shares: Mapping[int, float]) -> set[int]:
 
 @dataclass(frozen=True)
 class _Compared:
-    """Points whose hypervolumes are compared, as rows in ``noise``."""
+    """Rows in ``noise`` of the points whose hypervolumes are compared."""
 
     noise: Noise
     front: Sequence[int]

@@ -1,4 +1,4 @@
-"""Confidence intervals, mainly for means and ratios of means over queries."""
+"""Confidence intervals for means over queries and for ratios of such means."""
 
 import math
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ LEVEL = 0.9
 
 @dataclass(frozen=True)
 class Interval:
-    """An interval from ``low`` to ``high``, in the estimate's unit; both bounds are infinite if nothing is known."""
+    """A confidence interval. Both bounds are infinite if nothing is known."""
 
     low: float
     high: float
@@ -31,7 +31,7 @@ class Interval:
         return self.low <= value <= self.high
 
     def within(self, low: float, high: float) -> "Interval":
-        """Return the interval clipped to the range of possible scores."""
+        """Return the interval clipped to the range from ``low`` to ``high``."""
         return Interval(min(max(self.low, low), high), min(max(self.high, low), high))
 
 
@@ -44,14 +44,14 @@ class ScoreIntervals:
     retention: Interval | None
 
     def within(self, goals: Goals) -> "ScoreIntervals":
-        """Return the intervals, with P and S clipped to the ranges of the two goals."""
+        """Return the intervals with P and S clipped to the ranges of the two goals."""
         p, s = spec_of(goals.p), spec_of(goals.s)
         polarity = self.polarity.within(p.minimum, p.maximum)
         similarity = self.similarity.within(s.minimum, s.maximum)
         return replace(self, polarity=polarity, similarity=similarity)
 
     def named(self, goals: Goals) -> dict[str, Interval]:
-        """Return the intervals by score name: the two goals and, if defined, the ratio of S to the reference's S."""
+        """Return the intervals by score name, without undefined ones."""
         intervals = {goals.p: self.polarity, goals.s: self.similarity}
         if goals.ratio is not None and self.retention is not None:
             intervals[goals.ratio] = self.retention
@@ -70,7 +70,7 @@ def around(estimate: float, variance: float, degrees: float, level: float = LEVE
 
 
 def t_quantile(degrees: float, level: float = LEVEL) -> float:
-    """Return half the width of a two-sided t-interval, in standard errors."""
+    """Return the half-width of a two-sided t-interval in standard errors."""
     return float(stdtrit(degrees, (1 + level) / 2))
 
 
@@ -87,8 +87,8 @@ def of_means(scores: Float64Array) -> list[Interval]:
 def of_ratios(scores: Float64Array, unit: Float64Array) -> list[Interval]:
     """Return the interval for each point's mean of ``scores`` (points, queries) over the mean of ``unit`` (queries,).
 
-    The ratio is linearized (Cochran, "Sampling Techniques", 1977, chapter 6), so that a query's effects on the
-    numerator and denominator are not counted separately.
+    The ratio is linearized (Cochran, "Sampling Techniques", 1977, chapter 6) because its numerator and denominator are
+    correlated.
     """
     mean_unit = float(unit.mean())
     if not mean_unit:

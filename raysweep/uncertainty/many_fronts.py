@@ -1,4 +1,4 @@
-"""Fronts, hypervolumes and knees for many resamples at once: a vectorized version of :mod:`raysweep.metrics.pareto`."""
+"""Vectorized version of :mod:`raysweep.metrics.pareto` for many resamples at once."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ _ROUNDING = 1e-12
 def memberships(points: Float64Array) -> NDArray[np.bool_]:
     """Return a mask (resamples, points) of each resample's front in ``points`` (resamples, points, 2).
 
-    Of equal points, only the first is on the front.
+    If several points are equal, only the first is on the front.
     """
     polarity, similarity = points[..., 0], points[..., 1]
     # the sort is stable, so equal points keep their order
@@ -29,8 +29,7 @@ def memberships(points: Float64Array) -> NDArray[np.bool_]:
 def dominated(members: Float64Array, others: Float64Array) -> NDArray[np.bool_]:
     """Return a mask of the ``members`` (resamples, members, 2) that any of ``others`` (resamples, others, 2) dominates.
 
-    Values that differ only by rounding count as equal, because means of the same scores may come from different matrix
-    products.
+    Rounding differences are ignored, because means of the same scores may come from different matrix products.
     """
     polarities = np.ascontiguousarray(others[..., 0])
     similarities = np.ascontiguousarray(others[..., 1])
@@ -49,10 +48,7 @@ def dominated(members: Float64Array, others: Float64Array) -> NDArray[np.bool_]:
 
 
 def hypervolumes(points: Float64Array, references: Float64Array) -> Float64Array:
-    """Return the areas (resamples,) that points (resamples, points, 2) dominate above ``references`` (resamples, 2).
-
-    An area is a sum of strips from high to low P; each strip's height is the increase over the best S so far.
-    """
+    """Return the areas (resamples,) that points (resamples, points, 2) dominate above ``references`` (resamples, 2)."""
     above = points - references[:, None, :]
     adds_nothing = np.any(above <= 0, axis=-1)
     above[adds_nothing] = 0.0
@@ -76,7 +72,7 @@ def knees(points: Float64Array) -> NDArray[np.int64]:
     spread = maximum - minimum
     unit = np.where(spread > 0, spread, 1.0)
     scaled = (points - minimum) / unit
-    # each point's distance beyond the chord of its scaled front, (resamples, points)
+    # ranks points by their distance beyond the chord of the scaled front, (resamples, points)
     beyond = np.where(on_front, scaled.sum(axis=-1), -np.inf)
     farthest = beyond.max(axis=1, keepdims=True)
     is_tied = beyond >= farthest - 1e-9

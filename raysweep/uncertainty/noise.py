@@ -1,10 +1,9 @@
-"""Noise in quantities computed from several points at once, such as a hypervolume: resamples and intervals.
+"""Intervals for quantities computed from several points at once, such as a hypervolume.
 
-A front's area is a sum of maxima, so noise increases it on average: of two equally good points, the luckier one counts.
-A percentile interval counts this bias twice. Here the bootstrap estimate of the bias is subtracted and also counted
-as an additional standard error, because the bootstrap captures only part of the bias near ties. Queries and seeds each
-contribute one such error; the errors are independent, so their squares are added. ``benchmarks.calibration`` measures
-the coverage.
+Noise increases a front's area on average, because the area is a sum of maxima. A percentile interval counts this bias
+twice. The intervals here instead subtract the bootstrap estimate of the bias. Near ties, the bootstrap captures only
+part of the bias, so the squared estimate is also added to the variance. The biases due to queries and seeds are
+estimated separately. ``benchmarks.calibration`` measures the coverage.
 """
 
 from collections.abc import Callable
@@ -24,13 +23,13 @@ Functional = Callable[[Float64Array], Float64Array]
 
 @dataclass(frozen=True)
 class SeedSamples:
-    """Sampled effects of other seeds: deviations (resamples, points, 2) and their variance's degrees of freedom."""
+    """Sampled deviations due to seeds, (resamples, points, 2), and the degrees of freedom of their variance."""
 
     deviations: Float64Array
     degrees: float
 
     def variance(self, functional: Functional, means: Float64Array) -> Variance:
-        """Return the variance, due to seeds, of a functional of points with ``means`` (points, 2)."""
+        """Return a functional's variance due to seeds, for points with ``means`` (points, 2)."""
         values = functional(means + self.deviations)
         return Variance(float(values.var(ddof=1)), self.degrees)
 

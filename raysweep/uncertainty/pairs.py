@@ -1,7 +1,7 @@
 """Intervals for pair measures, from a bootstrap over sentences.
 
-A resample draws sentences, and the weight of a pair is the product of its two sentences' counts. Pairs that share a
-sentence are therefore not treated as independent (Owen 2007, "The pigeonhole bootstrap").
+Pairs that share a sentence are not independent, so sentences are resampled instead of pairs (Owen 2007, "The
+pigeonhole bootstrap"). A pair's weight is the product of its two sentences' counts.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ def of_average_precision(
 ) -> Interval:
     """Return the interval for :func:`raysweep.metrics.pairs.average_precision`.
 
-    ``positions`` (n, 2) holds the two sentences of each pair. Resamples without same-class pairs are left out.
+    ``positions`` (n, 2) holds the indices of each pair's sentences. Resamples without same-class pairs are ignored.
     """
     is_same = np.asarray(same_class, bool)
     estimate = pairs.average_precision(is_same, cosines)
@@ -36,7 +36,10 @@ def of_average_precision(
 def of_divergence(
     positions: NDArray[np.integer], before: ArrayLike, after: ArrayLike, seed: int = 0
 ) -> Interval:
-    """Return the interval for :func:`raysweep.metrics.pairs.cosine_divergence`; ``positions`` (n, 2) are the pairs."""
+    """Return the interval for :func:`raysweep.metrics.pairs.cosine_divergence`.
+
+    ``positions`` (n, 2) holds the indices of each pair's sentences.
+    """
     estimate = pairs.cosine_divergence(before, after)
 
     def statistic(weights: Float64Array) -> Float64Array:
@@ -53,7 +56,7 @@ def _interval(
 ) -> Interval:
     """Return the percentile interval, shifted to remove the bias of the resamples.
 
-    Divergences are larger in resamples, because the histograms of resamples are rougher than the sample's.
+    Resampled divergences are too large on average because the histograms of resamples are rougher.
     """
     resampled = np.concatenate([statistic(weights) for weights in draw_weights(positions, seed)])
     resampled = resampled[np.isfinite(resampled)]

@@ -1,4 +1,4 @@
-"""Paired bootstrap over queries: each resample draws queries once, and all points are averaged over the same draw."""
+"""Paired bootstrap over queries, in which all points share the same resamples."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ class Resamples:
     count: int = RESAMPLES
 
     def means(self, scores: Float64Array) -> Float64Array:
-        """Return the means (resamples, points, 2) of per-query P and S, given as ``scores`` (points, 2, queries).
+        """Return the resampled means (resamples, points, 2) of P and S, given as ``scores`` (points, 2, queries).
 
-        A resample is a multinomial vector that counts how often each query is drawn (Efron, 1979), so a single matrix
-        product yields all the means. Apart from the result, memory use is bounded.
+        A resample is a vector that counts how often each query is drawn (Efron, 1979), so the means are a matrix product.
+        Large tables of resamples are processed in blocks to limit memory use.
         """
         num_points, num_scores, _ = scores.shape
         by_query = scores.reshape(num_points * num_scores, self.num_queries).T

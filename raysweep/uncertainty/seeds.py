@@ -1,4 +1,4 @@
-"""Seed noise in addition to query noise: crossed random effects, with the seed variance pooled over configurations.
+"""Seed noise, estimated with crossed random effects and pooled over configurations.
 
 Notation, after Searle, Casella and McCulloch, "Variance Components" (1992), chapter 4, for two crossed random factors
 without replication (each run is scored on the same queries):
@@ -47,7 +47,7 @@ class Variance:
 
 
 def of_queries(scores: Float64Array) -> Variance:
-    """Return the variance of the mean of ``scores`` (runs, queries) that is due to queries, estimated as MS_q / (r n)."""
+    """Return the variance due to queries, MS_q / (r n), of the mean of ``scores`` (runs, queries)."""
     num_queries = scores.shape[1]
     if num_queries < 2:
         return Variance(math.inf, 0.0)
@@ -57,7 +57,7 @@ def of_queries(scores: Float64Array) -> Variance:
 
 @dataclass(frozen=True)
 class RunNoise:
-    """Variances of the runs' means over queries: ``seeds`` is v_a, due to seeds, and ``residual`` is v_e / n."""
+    """The variance components of a run's mean over queries: ``seeds`` is v_a and ``residual`` is v_e / n."""
 
     seeds: Variance
     residual: float
@@ -72,8 +72,8 @@ class RunNoise:
 def of_runs(configurations: Sequence[Sequence[Float64Array]]) -> RunNoise | None:
     """Return the noise pooled over configurations, or None if no configuration has a second run.
 
-    Each configuration is a sequence with one array of scores (runs, queries) for each point to pool. The points share
-    the runs' seeds, so their estimates are averaged and counted once.
+    A configuration is given as one array of scores (runs, queries) per point. Its points come from the same runs, so their
+    estimates are averaged and counted once.
     """
     estimates: list[Float64Array] = []
     degrees: list[int] = []
@@ -108,16 +108,14 @@ def _of_one(scores: Float64Array) -> tuple[float, float]:
 def sample_deviations(
     run_means: Float64Array, sizes: Float64Array, rng: np.random.Generator, num_samples: int
 ) -> Float64Array:
-    """Return sampled effects of other seeds on a configuration's points, (samples, points, 2).
+    """Sample the effects of other seeds on a configuration's points, (samples, points, 2).
 
-    The correlation between points is estimated from the differences between runs. With a single run, all points move
-    together, while P and S move independently.
+    The correlation between points is estimated from the differences between runs. If there is only one run, points are
+    assumed to be fully correlated, and P and S to be independent.
 
     Args:
         run_means: Means over queries, (runs, points, 2).
         sizes: Standard deviations, (points, 2).
-        rng: Random generator.
-        num_samples: Number of samples.
     """
     runs = len(run_means)
     if runs == 1:
@@ -129,9 +127,9 @@ def sample_deviations(
 
 
 def _unit_contrasts(means: Float64Array) -> Float64Array:
-    """Return the differences between runs (runs, points, 2) as independent contrasts (runs - 1, points, 2).
+    """Return independent contrasts (runs - 1, points, 2) between runs with ``means`` (runs, points, 2).
 
-    The squares of the contrasts sum to 1, or to 0 if the runs are equal.
+    Their squares sum to 1, or to 0 if the runs are equal.
     """
     runs = len(means)
     # The first column of the orthogonal matrix is constant, so the remaining columns sum to 0.

@@ -1,9 +1,9 @@
-"""The drop in a front's scores from dev to test, split into the effects of selection on dev and of different queries.
+"""Decomposition of a front's drop in scores from dev to test.
 
-The effect of selection is measured by cross-validation on dev: queries are split into folds, the front is selected on
-all folds but one, and its members are scored on the held-out fold. The mean difference between the scores on the two
-parts is an unbiased estimate for a dev set nine tenths the size (Stone, 1974). The bootstrap estimate of this effect
-varies less but captures only seven tenths of it if points are nearly tied.
+The drop consists of the effect of selection on dev and the effect of different queries. The former is estimated by
+cross-validation on dev: the front is selected on all folds but one, and its members are scored on the held-out fold.
+The mean difference between the two scores is an unbiased estimate for a dev set that is 10% smaller (Stone, 1974). A
+bootstrap estimate varies less but captures only 70% of the effect if points are nearly tied.
 """
 
 from collections.abc import Callable
@@ -26,12 +26,10 @@ Selection = Callable[[Float64Array], list[int]]
 
 @dataclass(frozen=True)
 class Drop:
-    """The selected points' decrease in mean score from dev to test, and its causes.
+    """The decrease in the selected points' mean score from dev to test, and its causes.
 
-    ``selection`` is the part of the dev score that is due to selecting on dev. ``shift`` is the rest of
-    the drop: how much lower the same encoders score on the test queries than on new queries like those in dev.
-    ``reference`` is the decrease for the reference encoder, which was not selected; it is None if its scores are not
-    stored.
+    ``selection`` is the part caused by selection on dev. ``shift`` is the rest, caused by differences between dev and test
+    queries. ``reference`` is the drop of the reference encoder, or None if its scores are not stored.
     """
 
     total: float
@@ -44,10 +42,10 @@ class Drop:
 def optimism(
     candidates: Float64Array, seed: int, select: Selection = non_dominated
 ) -> Float64Array:
-    """Return the amount (2,) by which selected points' P and S on the selection queries exceed those on other queries.
+    """Return how much higher the selected points' P and S (2,) are on the queries used for selection than on others.
 
-    ``candidates`` (points, 2, queries) holds all points that may be selected. The excess is averaged over the selected
-    points and then over folds.
+    ``candidates`` (points, 2, queries) holds the scores of all points that may be selected. The difference is averaged
+    over the selected points and then over folds.
     """
     num_queries = candidates.shape[-1]
     if num_queries < 2:
@@ -77,7 +75,7 @@ def optimism(
 def split_drop(
     dev: Float64Array, test: Float64Array, selection: float, reference: Interval | None = None
 ) -> Drop:
-    """Return the drop for selected points with mean scores ``dev`` (queries,) and ``test`` (other queries,).
+    """Return the drop in the selected points' mean scores from ``dev`` (dev queries,) to ``test`` (test queries,).
 
     ``selection`` is the points' mean :func:`optimism` for this score.
     """
@@ -86,7 +84,7 @@ def split_drop(
 
 
 def between_splits(dev: Float64Array, test: Float64Array) -> Interval:
-    """Return Welch's interval (1947) for the difference between two means over different queries."""
+    """Return Welch's interval (1947) for the difference in means between two sets of queries."""
     estimate = float(dev.mean() - test.mean())
     variance = of_queries(dev[None]) + of_queries(test[None])
     return interval.around(estimate, variance.value, variance.degrees)
