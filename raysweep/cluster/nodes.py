@@ -1,7 +1,7 @@
 """Node types, node counts and preemption notices.
 
-The metadata servers of clouds announce the preemption of spot instances: AWS two minutes in
-advance, and Google Cloud 30 seconds. Trial processes poll the server and mark their node as
+Cloud metadata servers announce the preemption of spot instances: two minutes in
+advance on AWS and 30 seconds on Google Cloud. Trial processes poll the server and mark their node as
 draining in Ray. Ray then schedules no more work on the node, and its trials save a checkpoint and
 leave the node. On Kubernetes, Ray itself marks the node when its pod receives SIGTERM.
 """

@@ -160,7 +160,7 @@ class Embedded:
         return cls(embeddings, rows)
 
     def take(self, relations: Relations, ids: Integers) -> Integers:
-        """Return the embedding rows, (len(ids),), of sentences, given their ``ids`` in these relations."""
+        """Return the embedding rows (len(ids),) of the sentences with these ``ids`` in ``relations``."""
         rows = np.array([self.rows.get(sentence, -1) for sentence in relations.sentences])
         taken: Integers = rows[ids]
         return taken

@@ -49,10 +49,11 @@ from raysweep.storage.line_log import is_held
 
 
 def load(place: Path | Folder, has_driver: bool | None = None) -> Results:
-    """Read the ledger of the run at ``place``. The sweep may have been interrupted or may still be running.
+    """Read the results of the run at ``place``, which may be unfinished.
 
-    ``has_driver`` states whether a process is driving the run, if known; without a driver, no trial is running. A run
-    with no finished rungs is valid and has no points.
+    Args:
+        has_driver: Whether a process is driving the run, or None if unknown. If False, trials that
+            appear to be running are marked as interrupted.
 
     Raises:
         InputError: If the folder does not contain a valid run.
@@ -66,7 +67,7 @@ def load(place: Path | Folder, has_driver: bool | None = None) -> Results:
 
 
 def no_run(run: Folder) -> InputError:
-    """Return the error for a folder that has no ledger."""
+    """Return the error for a folder without a ledger."""
     is_there = not isinstance(run, LocalFolder) or run.path.exists()
     return InputError(
         f"{run.location}: {'not a run folder (no ledger in it)' if is_there else 'no such folder'}"
@@ -74,14 +75,14 @@ def no_run(run: Folder) -> InputError:
 
 
 def load_with_driver(run: Folder) -> Results:
-    """Read a run like :func:`load`, but first check whether a process is driving it."""
-    # check first: if there is no driver, the ledger read afterwards is final
+    """Check whether a process is driving a run, and read the run like :func:`load`."""
+    # If there is no driver, the ledger does not change between the check and the read.
     has_driver = is_held(run, LEDGER)
     return load(run, has_driver)
 
 
 def build_results(events: Iterable[Event], run: Folder, has_driver: bool | None = None) -> Results:
-    """Return the results contained in a ledger's events. Raise ``InputError`` like :func:`load`."""
+    """Build results from a ledger's events. Raise ``InputError`` like :func:`load`."""
     path = ledger_location(run)
     tables = _Tables()
     for line, event in enumerate(events, 1):
@@ -127,7 +128,7 @@ def build_results(events: Iterable[Event], run: Folder, has_driver: bool | None 
 
 @dataclass
 class _Tables:
-    """Tables built from the events so far. Methods raise ``ValueError`` if an event contradicts earlier ones."""
+    """Tables built from the events so far. Methods raise ``ValueError`` for inconsistent events."""
 
     info: RunInfo | None = None
     trials: dict[int, Trial] = field(default_factory=dict)
@@ -206,13 +207,12 @@ class _Tables:
                 self.stage = None
 
     def _advance_stage(self, name: StageName, num_scores: int) -> None:
-        """Add ``num_scores`` to the current stage's finished scores if the stage is called ``name``."""
         if self.stage is not None and self.stage.name == name:
             num_done = self.stage.num_done + num_scores
             self.stage = dataclasses.replace(self.stage, num_done=num_done)
 
     def _note_ending(self, event: Event) -> None:
-        """Update the run's status. Any session or trial event after the end of a session sets it back to running."""
+        """Update the run's status. The status is running until the current session ends."""
         if isinstance(event, SessionFinished):
             self.status, self.reason, self.seconds = event.status, event.reason, event.seconds
             self.limit = event.limit or {}
@@ -259,7 +259,7 @@ class _Tables:
             self.guards[score.trial, score.step, score.kind, score.value, score.guard] = score
 
     def guards_of(self, info: RunInfo) -> tuple[GuardScore, ...]:
-        """Return the guard scores with the last session's limits; guards that it lacks keep their original limits."""
+        """Return the guard scores, with limits from the last session if it has the guard."""
         return tuple(
             dataclasses.replace(score, at_least=info.guards.get(score.guard, score.at_least))
             for score in self.guards.values()
@@ -323,7 +323,7 @@ class _Tables:
             raise ValueError(f"trial {number} has not begun")
 
     def close(self, has_driver: bool | None) -> None:
-        """Set the final statuses; trials that were running when the sweep ended or was killed become interrupted."""
+        """Set the final statuses. Trials still running when the sweep ended or was killed are interrupted."""
         has_ended = self.status != "running"
         if has_ended:
             self._interrupt_trials("the sweep ended before this trial did")
@@ -337,12 +337,11 @@ class _Tables:
             self.has_failed_for_good = True
 
     def _interrupt_trials(self, why: str) -> None:
-        """Mark every running trial as interrupted."""
         for number, trial in self.trials.items():
             if trial.status == TrialStatus.RUNNING:
                 interrupted = dataclasses.replace(trial, status=TrialStatus.INTERRUPTED, reason=why)
                 self.trials[number] = interrupted
 
     def all_means(self) -> tuple[Mean, ...]:
-        """Return the means for all trials with replicates, in order of trial number."""
+        """Return all means in order of trial number."""
         return tuple(mean for _, means in sorted(self.means.items()) for mean in means)

@@ -1,7 +1,7 @@
-"""Readings: the sentences that the reference and the front retrieve for queries (``RUN/readings/front.npz``).
+"""Readings, the sentences that the reference and the front retrieve for queries.
 
-The queries are those of test, or of dev if the run has no test split. If there are more than ``MAX_QUERIES``, an evenly
-spaced sample is stored.
+The queries are from test, or from dev if the run has no test split. At most ``MAX_QUERIES`` evenly
+spaced queries are stored. ``RUN/readings/front.npz`` contains these arrays:
 
 ``meta``                              JSON as bytes: the split, and each point's trial, step, kind and value
 ``query_ids``, ``query_labels``       (queries,) sentence ids, and indices into the run's label names
@@ -9,7 +9,7 @@ spaced sample is stored.
 ``sentence_ids``, ``sentence_labels`` (sentences,) ids and label indices of all retrieved sentences
 ``positions``                         (points, queries, k) indices into ``sentence_ids``, best first
 ``cosines``                           (points, queries, k) cosines under the reference, int16 multiples of 1/32767
-``texts``                             JSON as bytes: texts keyed by sentence id, ``{}`` if ``report.texts`` is false
+``texts``                             JSON as bytes: texts keyed by sentence id; empty if ``report.texts`` is false
 """
 
 import io
@@ -35,7 +35,7 @@ FOLDER = "readings"
 FILE = f"{FOLDER}/front.npz"
 
 REFERENCE_FILE = f"{FOLDER}/reference.npz"
-"""The reference's :class:`Reading` file, relative to the run. Each rung on the front has a similar file."""
+"""The reference's :class:`Reading` file, relative to the run folder."""
 
 REFERENCE: PointName = (None, None, "reference", None)
 
@@ -49,20 +49,20 @@ _STEPS = 32767  # number of steps from 0 to 1 in a stored cosine
 
 @dataclass(frozen=True)
 class Retrieved:
-    """A point's retrieved sentences, best first: ``ids`` (queries, k), ``cosines`` (queries, k) under the reference."""
+    """A point's retrieved sentences, best first."""
 
-    ids: npt.NDArray[np.integer[Any]]
-    cosines: Float32Array
+    ids: npt.NDArray[np.integer[Any]]  # (queries, k)
+    cosines: Float32Array  # (queries, k) under the reference
 
 
 @dataclass(frozen=True)
 class Readings:
     """The sentences that the reference and the front's members retrieve for a split's queries.
 
-    ``query_labels`` (queries,) and ``labels``, keyed by sentence id, are indices into the run's label names. ``shown``
-    holds the indices of at most 48 queries, starting with those whose readings differ most. ``texts`` holds the
-    original texts of the shown queries and of the sentences retrieved for them, keyed by sentence id; it is empty if
-    the run stores no texts.
+    ``query_labels`` (queries,) and the values of ``labels`` are indices into the run's label names.
+    ``shown`` holds the indices of at most 48 queries, starting with those whose readings differ
+    most. ``texts`` holds the texts of these queries and of the sentences retrieved for them; it is
+    empty if the run stores no texts. ``labels`` and ``texts`` are keyed by sentence id.
     """
 
     split: ScoredSplit
@@ -74,7 +74,6 @@ class Readings:
     shown: tuple[int, ...]
 
     def without_texts(self) -> "Readings":
-        """Return a copy without texts."""
         return replace(self, texts={})
 
     def content(self) -> bytes:
@@ -114,7 +113,7 @@ class Readings:
 class Reading:
     """The sentences that several points retrieve for the same queries.
 
-    Workers store readings; they are combined into :class:`Readings` when a session ends.
+    Workers write readings, which are combined into :class:`Readings` when a session ends.
     """
 
     names: tuple[PointName, ...]
@@ -135,7 +134,7 @@ class Reading:
 
     @classmethod
     def read(cls, content: bytes) -> "Reading":
-        """Parse a file's content. Raise ``ValueError`` with the reason if the content is damaged."""
+        """Parse a file's content. Raise ``ValueError`` if it is damaged."""
         arrays = read_archive(content)
         try:
             meta, ids, cosines = arrays["meta"], arrays["ids"], arrays["cosines"]
@@ -150,23 +149,23 @@ class Reading:
 
     @property
     def retrieved(self) -> dict[PointName, Retrieved]:
-        """Return the sentences that each point retrieves."""
+        """Return the retrieved sentences of each point."""
         rows = zip(self.names, self.ids, self.cosines, strict=True)
         return {name: Retrieved(ids, cosines) for name, ids, cosines in rows}
 
 
 def readable_rows(num_queries: int) -> npt.NDArray[np.int64]:
-    """Return the rows of the queries with stored readings: at most ``MAX_QUERIES``, evenly spaced."""
+    """Return the rows of at most ``MAX_QUERIES`` evenly spaced queries."""
     return np.linspace(0, num_queries - 1, min(num_queries, MAX_QUERIES)).astype(np.int64)
 
 
 def reading_file(split: ScoredSplit) -> str:
-    """Return the name of the :class:`Reading` file of a rung on the front, in the folder with the rung's weights."""
+    """Return the name of a rung's :class:`Reading` file, which is stored next to its weights."""
     return f"retrieved-{split}.npz"
 
 
 def load_readings(run: Folder, results: Results) -> Readings | None:
-    """Return the stored readings of the reference and the front, or None until the first session has ended.
+    """Return the stored readings of the reference and the front, or None if the file does not exist.
 
     ``results`` must be those of the same run.
 
@@ -183,7 +182,9 @@ def load_readings(run: Folder, results: Results) -> Readings | None:
 
 
 def stored_readings(run: Folder) -> Readings | None:
-    """Return all stored readings, even those of points that have left the front, or None if the file does not exist.
+    """Return all stored readings, or None if the file does not exist.
+
+    They may include points that are no longer on the front.
 
     Raises:
         DamagedError: If the file is damaged.
@@ -206,7 +207,7 @@ def stored_readings(run: Folder) -> Readings | None:
 
 
 def _readings(arrays: Mapping[str, npt.NDArray[Any]]) -> Readings:
-    """Build readings from a file's arrays. Raise ``ValueError`` if the arrays are invalid."""
+    """Build readings from a file's arrays. Raise ``ValueError`` if they are invalid."""
     try:
         meta = _value(arrays["meta"])
         split, names = meta["split"], _names(meta["names"])
@@ -255,7 +256,6 @@ def _in_range(positions: npt.NDArray[Any], length: int) -> bool:
 
 
 def _as_bytes(value: Any) -> npt.NDArray[np.uint8]:
-    """Encode a value as JSON in ASCII; control characters and non-ASCII characters are escaped."""
     return np.frombuffer(json.dumps(value).encode(), np.uint8)
 
 

@@ -1,4 +1,4 @@
-"""A point's scores, keyed by name, and their flat form in files: one key per mean and one per standard deviation."""
+"""Scores of points, and their flat form in files with a key per mean and standard deviation."""
 
 import dataclasses
 from collections.abc import Collection, Mapping
@@ -10,17 +10,17 @@ from raysweep.metrics.scores import SCORES, spec_of
 
 @dataclass(frozen=True)
 class Score:
-    """A score's mean and standard deviation; the latter is None for scores without one, such as ratios of means."""
+    """A score's mean and standard deviation."""
 
     mean: float
-    std: float | None = None
+    std: float | None = None  # None for scores without one, such as ratios of means
 
 
 Scores = Mapping[str, Score]  # keyed by name; a missing score is unknown
 
 
 def flatten(scores: Scores, deviation: str = "std") -> dict[str, float]:
-    """Return means and standard deviations in a single mapping, with keys such as ``polarity`` and ``polarity_std``."""
+    """Return a flat mapping with keys such as ``polarity`` and ``polarity_std``."""
     values = {}
     for name, score in scores.items():
         values[name] = score.mean
@@ -32,9 +32,9 @@ def flatten(scores: Scores, deviation: str = "std") -> dict[str, float]:
 def nest(
     values: Mapping[str, Any], fields: Collection[str], deviation: str = "std"
 ) -> dict[str, Any]:
-    """Return flat values with all keys except ``fields`` moved to a ``scores`` mapping, the inverse of :func:`flatten`.
+    """Move all values except ``fields`` into a ``scores`` mapping, the inverse of :func:`flatten`.
 
-    Scores without a mean are left out. The values are not validated.
+    Scores without a mean are omitted. The values are not validated.
     """
     suffix = f"_{deviation}"
     nested: dict[str, Any] = {}
@@ -50,7 +50,7 @@ def nest(
 
 
 def with_ratios(scores: Scores, reference: Mapping[str, float]) -> dict[str, Score]:
-    """Return the scores together with their ratios to the ``reference`` encoder's means, such as retention."""
+    """Return the scores and their ratios to the means of the ``reference`` encoder, such as retention."""
     ratios = {}
     for name, spec in SCORES.items():
         numerator = spec.relative_to
@@ -60,7 +60,7 @@ def with_ratios(scores: Scores, reference: Mapping[str, float]) -> dict[str, Sco
 
 
 def with_means(scores: Scores, means: Scores) -> dict[str, Score]:
-    """Return the scores with their means replaced by ``means`` and their ratios scaled in proportion."""
+    """Return the scores with means replaced by ``means``, and ratios scaled accordingly."""
     changed = {**scores}
     for name, score in scores.items():
         numerator = spec_of(name).relative_to

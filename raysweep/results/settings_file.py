@@ -14,10 +14,10 @@ NAME = "config.yaml"
 
 
 def check_settings(run: Folder, digests: Collection[str]) -> None:
-    """Check that the settings match the digest of one of the run's sessions.
+    """Check that the settings match one of the digests.
 
     Raises:
-        InputError: If the file is missing, cannot be read or does not match any session.
+        InputError: If the settings are missing, cannot be read or do not match.
     """
     place = location.join(run.location, NAME)
     try:

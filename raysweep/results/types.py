@@ -14,24 +14,24 @@ from raysweep.results.watched import WatchedRung
 
 SCHEMA = 2  # version of the ledger's format
 
-LOCAL = "local"  # the node type if the cluster does not define any
+LOCAL = "local"  # the node type if the cluster defines none
 
 ScoredSplit = Literal["dev", "test"]
 
 MASK = "mask"
-"""The kind of a point for a single data set in a sequence; its value is the data set's number, starting at 1."""
+"""The kind of points for a single data set in a sequence; the value is the data set's number, from 1."""
 
 BASELINES = ("probe", "setfit", "published")
-"""Kinds of baselines, points outside trials that are compared with fronts; see :mod:`raysweep.ray_tune.baselines`."""
+"""Kinds of baseline points; see :mod:`raysweep.ray_tune.baselines`."""
 
 OWN_KINDS = ("plain", "query")
-"""Kinds for the point that retrieves with the tuned encoder itself. Each rung has one such point."""
+"""Kinds of points that retrieve with the tuned encoder alone. Each rung has one such point."""
 
 QUERY_KINDS = ("query", "query_concat")
 """Kinds of points that keep the reference encoder's document embeddings, so that stored indexes stay valid."""
 
 JOINED_KINDS = ("concat", "class_concat", "labeled", "query_concat", "probe")
-"""Kinds of points where each query passes through two encoders: the tuned one and the reference encoder."""
+"""Kinds of points that encode each query with both the tuned and the reference encoder."""
 
 PointKey = tuple[str, float | None]  # an operating point's kind and value
 
@@ -41,7 +41,7 @@ Prompt: TypeAlias = str | dict[str, str]
 
 @dataclass(frozen=True)
 class RunInfo:
-    """The sweep settings that the report shows. Scores are means over ``num_queries`` queries."""
+    """The sweep settings that the report shows."""
 
     name: str
     version: str
@@ -51,7 +51,7 @@ class RunInfo:
     k: int
     rank_weights: str
     polarity_weight: float
-    # the score that serves as S in the objective, such as "similarity" or "retention"
+    # the score that serves as S, such as "similarity" or "retention"
     similarity: str
     num_trials: int
     num_queries: dict[str, int]  # keyed by split
@@ -59,35 +59,35 @@ class RunInfo:
     label_names: tuple[str, ...]
     seed: int
     schema: int = SCHEMA
-    # minimum values of a point's scores, keyed by score; contains only those that are set
+    # required minimums, keyed by score
     constraints: Mapping[str, float] = field(default_factory=dict)
     # package versions on the driver's machine, keyed by name
     packages: Mapping[str, str] = field(default_factory=dict)
-    # minimum score of front members, keyed by guard
+    # minimum scores, keyed by guard; None if there is no limit
     guards: Mapping[str, float | None] = field(default_factory=dict)
     prompt: Prompt = ""  # prefix for sentences that the model embeds
     reference_prompt: Prompt = ""  # prefix for sentences that the reference encoder embeds
     searched: tuple[str, ...] = ()  # parameters with more than one value in the space
     logarithmic: tuple[str, ...] = ()  # parameters with a range on a logarithmic scale
-    polarity: str = "polarity"  # the score that serves as P in the objective
+    polarity: str = "polarity"  # the score that serves as P
     data_kind: str = "labeled"  # labeled sentences, retrieval data or pairs
     active_sets: tuple[
         tuple[str, float], ...
-    ] = ()  # each expert's name and the share of pairs whose target comes from this expert
+    ] = ()  # each expert's name and its share of the pairs' targets
     tasks: tuple[str, ...] = ()  # names of the data sets in a sequence, in order
 
     @property
     def is_related(self) -> bool:
-        """Return whether encoders rank the documents for each query instead of retrieving labeled sentences."""
+        """Return whether the run uses retrieval data or pairs instead of labeled sentences."""
         return self.data_kind != "labeled"
 
     @property
     def goals(self) -> Goals:
-        """Return the sweep's two goals, the scores that serve as P and S."""
+        """Return the scores that serve as P and S."""
         return Goals.of(self.polarity, self.similarity)
 
     def objective(self, point: "Point") -> float:
-        """Return a point's value of the sweep's objective: ``polarity_weight * P + (1 - polarity_weight) * S``."""
+        """Return a point's objective value: ``polarity_weight * P + (1 - polarity_weight) * S``."""
         return (
             self.polarity_weight * point[self.polarity]
             + (1 - self.polarity_weight) * point[self.similarity]
@@ -96,7 +96,7 @@ class RunInfo:
 
 @dataclass(frozen=True)
 class RungProgress:
-    """A trial's progress within the rung ``step``: ``num_seen`` out of ``num_examples`` examples."""
+    """A trial's progress within a rung: ``num_seen`` of ``num_examples`` examples."""
 
     step: int
     num_seen: int
@@ -105,23 +105,20 @@ class RungProgress:
 
     @property
     def seconds_left(self) -> float:
-        """Return the estimated seconds until the rung's last example, not counting the evaluation."""
+        """Return the estimated time until the rung's last example, excluding evaluation."""
         return (self.num_examples - self.num_seen) / self.examples_per_second
 
 
 @dataclass(frozen=True)
 class Point:
-    """An operating point: an encoder for retrieval and its scores on one split.
+    """An operating point, which is an encoder for retrieval, and its scores on one split.
 
-    ``kind`` is one of those in :mod:`raysweep.evaluation.operating_points`, ``reference`` (the reference encoder R),
-    ``oracle`` (the limit that no encoder can exceed) or one of ``BASELINES``. ``plain`` is the unmodified tuned encoder.
-    ``labeled`` points, which use the labels in the pool, and ``mask`` points, which belong to single data sets in a
-    sequence, are stored separately.
-    ``value`` is the kind's parameter, or None. ``trial`` and ``step`` are None for points that do not come from a
-    trial. ``width`` is the embeddings' dimension, or None for the oracle. ``scores`` are keyed by the names in
-    :data:`raysweep.metrics.scores.SCORES`; the oracle and published scores have no accuracy. Standard deviations are 0
-    if only the means are known. ``label`` distinguishes SetFit models and published scores; it is None for all other
-    kinds.
+    ``kind`` is a kind from :mod:`raysweep.evaluation.operating_points` or ``BASELINES``, or
+    ``reference`` or ``oracle``. ``value`` is the kind's parameter, if it has one. ``trial`` and
+    ``step`` are None for points outside trials. ``width`` is the embedding dimension, or None for
+    the oracle. ``scores`` is keyed by the names in :data:`raysweep.metrics.scores.SCORES`. Standard
+    deviations are 0 if only the means are known. ``label`` is set only for SetFit models and
+    published scores.
     """
 
     trial: int | None
@@ -143,7 +140,7 @@ class Point:
         return None if score is None else score.mean
 
     def std(self, name: str) -> float:
-        """Return a score's standard deviation over queries, or 0 if it is unknown."""
+        """Return a score's standard deviation over queries, or 0 if it has none."""
         return self.scores[name].std or 0.0
 
     def has(self, goals: Goals) -> bool:
@@ -151,7 +148,7 @@ class Point:
         return goals.p in self.scores and goals.s in self.scores
 
     def pair(self, goals: Goals) -> Pair:
-        """Return P and S, the scores that the goals name."""
+        """Return P and S."""
         return self[goals.p], self[goals.s]
 
     @property
@@ -160,7 +157,7 @@ class Point:
 
     @property
     def num_encoders(self) -> int:
-        """Return how many encoders a query passes through."""
+        """Return the number of encoders that encode each query."""
         return 2 if self.kind in JOINED_KINDS else 1
 
     @property
@@ -180,33 +177,33 @@ _POINT_FIELDS = tuple(field.name for field in dataclasses.fields(Point) if field
 
 
 def flat_point(point: Point) -> dict[str, Any]:
-    """Return a point's fields, with scores in the flat form of :func:`raysweep.results.scores.flatten`."""
+    """Return a point's fields, with scores flattened by :func:`raysweep.results.scores.flatten`."""
     values = {name: getattr(point, name) for name in _POINT_FIELDS}
     label = values.pop("label")
     return {**values, **flatten(point.scores), "label": label}
 
 
 def point_values(point: Point) -> dict[str, Any]:
-    """Return a point in the form stored in a ``rung`` event: without its label, trial or step."""
+    """Return a point as stored in a ``rung`` event, without label, trial and step."""
     values = flat_point(point)
     del values["trial"], values["step"], values["label"]
     return json.loads(json.dumps(values, allow_nan=False))  # type: ignore[no-any-return]
 
 
 def nested_point(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a point's fields, given its flat form. The values are not validated."""
+    """Return a point's fields from its flat form. The values are not validated."""
     return nest(values, _POINT_FIELDS)
 
 
 def point_of(values: Mapping[str, Any], trial: int, step: int) -> Point:
-    """Return a rung's point, given its stored form; the inverse of :func:`point_values`."""
+    """Return a rung's point from its stored form, the inverse of :func:`point_values`."""
     fields = nested_point(values)
     scores = {name: Score(**score) for name, score in fields.pop("scores").items()}
     return Point(**fields, trial=trial, step=step, scores=scores)
 
 
 def scores_problem(scores: Mapping[str, Any], required: Iterable[str] = ()) -> str | None:
-    """Return what is wrong with a point's scores, in the form of :func:`nested_point`, or None if they are valid."""
+    """Return an error message for invalid scores, which have the form of :func:`nested_point`, or None."""
     for name in required:
         if name not in scores:
             return f"{name} is missing"
@@ -230,7 +227,7 @@ def scores_problem(scores: Mapping[str, Any], required: Iterable[str] = ()) -> s
 
 @dataclass(frozen=True)
 class Rung:
-    """A trial's evaluation at a training budget of ``examples_seen`` examples, reached after ``seconds``."""
+    """A trial's evaluation after ``examples_seen`` training examples and ``seconds`` seconds."""
 
     trial: int
     step: int
@@ -243,9 +240,8 @@ class Rung:
 class Calibration:
     """Calibration of a rung's head on one split, before and after temperature scaling.
 
-    The head's logits are divided by ``temperature``, which is fitted on dev; it is 1 if the sweep does not fit one.
-    Cross-entropies are in nats per sentence, and errors are expected calibration errors in [0, 1]. ``trial`` and
-    ``step`` identify the rung.
+    The head's logits are divided by ``temperature``, which is fitted on dev or 1. Cross-entropies
+    are in nats per sentence. Errors are expected calibration errors in [0, 1].
     """
 
     trial: int | None
@@ -259,14 +255,14 @@ class Calibration:
 
 
 def calibration_values(calibration: Calibration) -> dict[str, Any]:
-    """Return a calibration in the form stored in a ``rung`` event: without its trial or step."""
+    """Return a calibration as stored in a ``rung`` event, without trial and step."""
     values = dataclasses.asdict(calibration)
     del values["trial"], values["step"]
     return values
 
 
 def calibration_problem(calibration: Calibration) -> str | None:
-    """Return what is wrong with a calibration's values, or None if they are valid."""
+    """Return an error message for an invalid calibration, or None."""
     temperature = calibration.temperature
     losses = calibration.cross_entropy_before, calibration.cross_entropy
     errors = calibration.error_before, calibration.error
@@ -281,11 +277,11 @@ def calibration_problem(calibration: Calibration) -> str | None:
 
 @dataclass(frozen=True)
 class Measure:
-    """A measure of a rung's tuned encoder on one split, in addition to its operating points' scores.
+    """A measure of a rung's tuned encoder on one split.
 
-    ``name`` is one of :data:`raysweep.metrics.pairs.MEASURES`. ``trial`` and ``step`` are None for the reference
-    encoder. ``low`` and ``high`` are the bounds of the measure's interval, and ``curve`` holds its curve's values at
-    equal steps; they are None if not computed.
+    ``name`` is one of :data:`raysweep.metrics.pairs.MEASURES`. ``trial`` and ``step`` are None for
+    the reference encoder. ``low`` and ``high`` are the bounds of an interval. ``curve`` holds the
+    values of the measure's curve at equal steps.
     """
 
     trial: int | None
@@ -299,21 +295,21 @@ class Measure:
 
 
 def measure_values(measure: Measure) -> dict[str, Any]:
-    """Return a measure in the form stored in an event: without its trial, its step or missing values."""
+    """Return a measure as stored in an event, without trial, step and missing values."""
     values = dataclasses.asdict(measure)
     del values["trial"], values["step"]
     return {key: value for key, value in values.items() if value is not None}
 
 
 def measure_of(values: Mapping[str, Any], trial: int | None, step: int | None) -> Measure:
-    """Return a rung's measure, given its stored form; the inverse of :func:`measure_values`."""
+    """Return a rung's measure from its stored form, the inverse of :func:`measure_values`."""
     curve = values.get("curve")
     fields = {**values, "curve": None if curve is None else tuple(curve)}
     return Measure(trial=trial, step=step, **fields)
 
 
 def measure_problem(measure: Measure) -> str | None:
-    """Return what is wrong with a measure's values, or None if they are valid."""
+    """Return an error message for an invalid measure, or None."""
     numbers = [measure.value, *(measure.curve or ())]
     numbers += [bound for bound in (measure.low, measure.high) if bound is not None]
     if not measure.name.isidentifier():
@@ -324,12 +320,12 @@ def measure_problem(measure: Measure) -> str | None:
 
 
 class TrialStatus(StrEnum):
-    """A trial's status, with the values used in the ledger and the report."""
+    """A trial's status, as written to the ledger and shown in the report."""
 
     RUNNING = "running"
-    PAUSED = "paused"  # the checkpoint is kept, so that the trial can be resumed
+    PAUSED = "paused"  # can be resumed from its checkpoint
     COMPLETED = "completed"  # reached its last rung
-    STOPPED = "stopped"  # permanently, by early stopping, the trial's own rule, a user, or lack of disk space
+    STOPPED = "stopped"  # permanently, for example by early stopping or a user
     # for example by a budget; continues when the run is resumed
     INTERRUPTED = "interrupted"
     FAILED = "failed"
@@ -341,7 +337,7 @@ RESUMABLE = (TrialStatus.RUNNING, TrialStatus.PAUSED, TrialStatus.INTERRUPTED)
 
 @dataclass(frozen=True)
 class Trial:
-    """A trial. ``reason`` explains its status; ``traceback`` is that of the exception, if one was raised."""
+    """A trial. ``reason`` explains its status, and ``traceback`` is set if an exception was raised."""
 
     trial: int
     config: Mapping[str, Any]
@@ -352,14 +348,14 @@ class Trial:
     gpu_seconds: float = 0.0
     money: float = 0.0
     replicate_of: int | None = None
-    num_rungs: int = 0  # maximum, reached if the trial completes
+    num_rungs: int = 0  # if the trial completes
     traceback: str = ""
-    stop_was_requested: bool = False  # by a user, while the sweep was running
+    stop_was_requested: bool = False  # by a user
 
 
 @dataclass(frozen=True)
 class Mean:
-    """Means and sample standard deviations (``std``) of a point's P and S on dev, over its configuration's runs."""
+    """Means and sample standard deviations of a point's P and S on dev, over a trial and its replicates."""
 
     trial: int  # the original trial
     step: int
@@ -377,9 +373,10 @@ MEAN_FIELDS = tuple(field.name for field in dataclasses.fields(Mean) if field.na
 
 @dataclass(frozen=True)
 class GuardScore:
-    """A front member's score under a guard. ``at_least`` is the minimum required, or None if there is no limit.
+    """A front member's score under a guard.
 
-    ``files`` is a digest of the guard's kind and files, both of which may change when a run is resumed.
+    ``at_least`` is the required minimum, if there is one. ``files`` is a digest of the guard's kind
+    and files, which may change when a run is resumed.
     """
 
     trial: int
@@ -399,7 +396,7 @@ class GuardScore:
 
 @dataclass(frozen=True)
 class NodeTime:
-    """The total boot time and uptime of all nodes of a type. ``price_per_hour`` is None if the type has no price."""
+    """The total boot time and uptime of all nodes of one type and price."""
 
     type: str
     boot_seconds: float
@@ -420,7 +417,7 @@ StageName = Literal["test", "watch", "guards"]
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage after the search and its progress: ``num_done`` of ``count`` scores are finished."""
+    """A stage after the search, with ``num_done`` of ``count`` scores finished."""
 
     name: StageName
     count: int
@@ -429,7 +426,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class ExcludedNode:
-    """A node that a session excluded after ``errors`` consecutive errors; ``reason`` describes the last one."""
+    """A node that was excluded after ``errors`` consecutive errors. ``reason`` is the last error."""
 
     name: str
     errors: int
@@ -450,37 +447,33 @@ class Results:
     seconds: float
     # the budget that ended the sweep: its key and value
     limit: Mapping[str, float] = field(default_factory=dict)
-    has_failed_for_good: bool = False  # too many trials, or all of them, failed
+    has_failed_for_good: bool = False  # because too many or all trials failed
     means: tuple[Mean, ...] = ()  # for trials with replicates
     nodes: tuple[NodeTime, ...] = ()  # one per node type and price, if the sweep had prices
-    excluded_nodes: tuple[
-        ExcludedNode, ...
-    ] = ()  # nodes where trials repeatedly raised errors, in order of exclusion
-    is_paused: bool = False  # whether a user has paused the sweep
+    excluded_nodes: tuple[ExcludedNode, ...] = ()  # in order of exclusion
+    is_paused: bool = False  # by a user
     workers: int | None = None  # maximum number of concurrent trials, if requested
-    guards: tuple[GuardScore, ...] = ()  # scores of front members, if the sweep had guards
+    guards: tuple[GuardScore, ...] = ()  # scores of front members
     calibrations: tuple[Calibration, ...] = ()  # one per rung and split
     measures: tuple[Measure, ...] = ()  # for rungs and the reference encoder, on dev and test
     labeled: tuple[
         Point, ...
-    ] = ()  # points that use the labels in the pool; these are not in ``points`` or on fronts
+    ] = ()  # points that use the pool's labels; not in ``points`` or on fronts
     tasks: tuple[
         Point, ...
-    ] = ()  # points for single data sets in a sequence; these are not in ``points`` or on fronts
-    watched: tuple[
-        WatchedRung, ...
-    ] = ()  # the rungs whose encoders were measured on watched data, in order
-    stage: Stage | None = None  # the current stage; None during the search and after the last stage
+    ] = ()  # points for single data sets in a sequence; not in ``points`` or on fronts
+    watched: tuple[WatchedRung, ...] = ()  # rungs that were measured on watched data
+    stage: Stage | None = None  # the current stage after the search
     has_driver: bool | None = None  # whether a process is driving the run; None if unknown
     without_checkpoints: tuple[
         int, ...
-    ] = ()  # trials that were stopped because their checkpoints were removed
+    ] = ()  # trials whose checkpoints were removed, so they cannot be resumed
     config_digests: tuple[str, ...] = ()  # SHA-256 of each session's settings
 
 
 @dataclass(frozen=True)
 class Node:
-    """The node that a trial ran on: its type, as named in the cluster file, and its total CPUs and GPUs."""
+    """A trial's node, with its type from the cluster file and its total CPUs and GPUs."""
 
     type: str = LOCAL
     cpus: float = 0.0
@@ -489,7 +482,7 @@ class Node:
 
 @dataclass
 class Cost:
-    """The cost of one or more trials. ``money`` is in the unit of the prices in the sweep file."""
+    """The cost of one or more trials. ``money`` is in the currency of the sweep file's prices."""
 
     seconds: float = 0.0
     cpu_seconds: float = 0.0

@@ -1,4 +1,4 @@
-"""Views of a run's results: front members, parameters that vary, and means over replicates."""
+"""Functions that derive front members, varied parameters and means from a run's results."""
 
 import dataclasses
 import statistics
@@ -14,7 +14,7 @@ from raysweep.results.types import Calibration, Measure, Point, Results, Trial, 
 
 
 def averaged(results: Results) -> list[Point]:
-    """Return a run's points without replicates. On dev, scores are means over each configuration's runs."""
+    """Return a run's points without replicates. Dev scores are means over each trial and its replicates."""
     replicates = {trial.trial for trial in results.trials if trial.replicate_of is not None}
     means = {(mean.trial, mean.step, mean.kind, mean.value): mean for mean in results.means}
     other_means = _means_of_runs(results)
@@ -35,8 +35,8 @@ def averaged(results: Results) -> list[Point]:
 def _means_of_runs(
     results: Results,
 ) -> dict[tuple[int, int | None, str, float | None], dict[str, Score]]:
-    """Return the mean scores, except ratios, of each dev point over its configuration's runs; see :func:`counts`."""
-    original_of = {}  # the original trial of each run that the means include
+    """Return the mean scores of each dev point over a trial and its replicates, without ratios."""
+    original_of = {}  # the original trial of each included trial
     for trial in results.trials:
         if counts(trial):
             original_of[trial.trial] = (
@@ -57,19 +57,19 @@ def _means_of_runs(
 
 
 def counts(trial: Trial) -> bool:
-    """Return whether means include a trial; they exclude failed trials and replicates that have not ended."""
+    """Return whether means include a trial. Failed trials and unfinished replicates are excluded."""
     has_ended = trial.status in (TrialStatus.COMPLETED, TrialStatus.STOPPED)
     return has_ended or (trial.replicate_of is None and trial.status != TrialStatus.FAILED)
 
 
 def extra_scores(points: Iterable[Point]) -> list[str]:
-    """Return the names of the points' scores, except those that every report shows."""
+    """Return the names of the points' scores that are not standard."""
     names = dict.fromkeys(name for point in points for name in point.scores)
     return [name for name in names if name not in STANDARD]
 
 
 def score_columns(points: Iterable[Point]) -> tuple[str, ...]:
-    """Return the score columns for a table of points: the standard ones, then the others with their deviations."""
+    """Return the score columns of a table of points, standard scores first."""
     columns = ["polarity", "polarity_std", "similarity", "similarity_std", "retention", "accuracy"]
     for name in extra_scores(points):
         columns += [name, f"{name}_std"]
@@ -80,7 +80,7 @@ MAIN_PARAMETERS = ("loss", "margin", "scale", "learning_rate", "freezing", "batc
 
 
 def front_points(points: Iterable[Point], goals: Goals = GOALS) -> list[Point]:
-    """Return the trials' non-dominated points on dev, which are the candidates for selection, by decreasing S."""
+    """Return the trials' non-dominated dev points in descending order of S."""
     candidates = [point for point in points if point.split == "dev" and point.trial is not None]
     indices = non_dominated([point.pair(goals) for point in candidates])
     front = [candidates[index] for index in indices]
@@ -88,7 +88,7 @@ def front_points(points: Iterable[Point], goals: Goals = GOALS) -> list[Point]:
 
 
 def calibration_text(calibration: Calibration) -> str:
-    """Describe a head's temperature and how it changes the cross-entropy (in nats) and the calibration error (x100)."""
+    """Format a head's temperature, cross-entropy in nats and calibration error multiplied by 100."""
     loss = (
         f"cross-entropy {calibration.cross_entropy_before:.3f} -> {calibration.cross_entropy:.3f}"
     )
@@ -99,7 +99,7 @@ def calibration_text(calibration: Calibration) -> str:
 
 
 def measures_text(measures: Iterable[Measure]) -> str:
-    """Describe measures on a single line, such as ``AP 93.10, KL 0.1234``."""
+    """Format measures on a single line, such as ``AP 93.10, KL 0.1234``."""
     texts = []
     for measure in measures:
         spec = MEASURES[measure.name]
@@ -108,9 +108,9 @@ def measures_text(measures: Iterable[Measure]) -> str:
 
 
 def varied_parameters(trials: Iterable[Trial], searched: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the names of parameters that differ between trials or are ``searched``, with the main ones first.
+    """Return the parameters that differ between trials or are in ``searched``, main parameters first.
 
-    If no parameter varies, return the trials' main parameters.
+    If there are none, return the trials' main parameters.
     """
     configs = [trial.config for trial in trials]
     names = list(dict.fromkeys(name for config in configs for name in config))

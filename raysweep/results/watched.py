@@ -14,11 +14,12 @@ from raysweep.metrics.measured_value import MeasuredValue
 
 @dataclass(frozen=True)
 class WatchedSet:
-    """Measures on one set of relations under the untuned and the tuned encoder.
+    """Measures on one set of relations, for the untuned and the tuned encoder.
 
-    ``values`` holds all measures, separately for each group in a pair file. ``whole`` holds the PND, the share of
-    wrongly ordered (positive, negative) pairs, over the entire set, once per geometry. ``skipped`` is the number of
-    groups that cannot be measured, and ``left_out`` the number of source rows that are neither positive nor negative.
+    ``values`` holds all measures, separately for each group of a pair file. ``whole`` holds the PND
+    over the entire set for each geometry. The PND is the share of (positive, negative) pairs in the
+    wrong order. ``skipped`` is the number of groups that cannot be measured. ``left_out`` is the
+    number of source rows that are neither positive nor negative.
     """
 
     name: str
@@ -31,7 +32,7 @@ class WatchedSet:
     whole: tuple[MeasuredValue, ...]
 
     def whole_by(self, geometry: Geometry) -> MeasuredValue:
-        """Return the PND over the entire set under one geometry, together with its change."""
+        """Return the PND over the entire set for one geometry."""
         return next(value for value in self.whole if value.geometry == geometry)
 
     def as_json(self) -> dict[str, Any]:
@@ -52,8 +53,8 @@ class WatchedSet:
 class TensorChange:
     """The change of a parameter tensor from its untuned values.
 
-    ``relative`` is the L2 norm of the change divided by the norm of the untuned tensor, or None if that norm is 0.
-    ``maximum`` is the largest absolute change in any element.
+    ``maximum`` is the largest absolute change of an element. ``relative`` is the L2 norm of the
+    change divided by that of the untuned tensor, or None if the latter is 0.
     """
 
     name: str
@@ -63,10 +64,10 @@ class TensorChange:
 
 @dataclass(frozen=True)
 class Watched:
-    """Measures of one rung's encoder on the watched sets and, if there is one, on the target.
+    """Measures of one rung's encoder on the watched sets and on the target, if any.
 
-    ``learning_rate`` is the trial's peak learning rate. ``tensors`` holds the tensors that changed the most, by
-    either measure of change.
+    ``learning_rate`` is the trial's peak learning rate. ``tensors`` holds the tensors with the
+    largest relative or absolute changes.
     """
 
     sets: tuple[WatchedSet, ...]
@@ -76,11 +77,11 @@ class Watched:
 
     @property
     def score(self) -> float:
-        """Return the ``watched`` score: the mean of 1 - PND over the watched sets, based on cosines."""
+        """Return the ``watched`` score, the mean of 1 - PND over the watched sets under cosine similarity."""
         return watched_score(watched_set.whole_by("cosine").value for watched_set in self.sets)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON form for a ledger event, leaving out fields that are None."""
+        """Return the JSON form without fields that are None."""
         return dataclasses.asdict(self, dict_factory=_without_missing)
 
     @classmethod
@@ -95,7 +96,7 @@ def _without_missing(items: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def watched_score(shares: Iterable[float]) -> float:
-    """Return the mean of 1 - PND over several sets; ``shares`` holds each set's PND based on cosines."""
+    """Return the mean of 1 - PND; ``shares`` holds each set's PND under cosine similarity."""
     return 1 - statistics.fmean(shares)
 
 

@@ -1,4 +1,4 @@
-"""Acquisition functions based on Gaussian processes, for improving either a single value or an entire front."""
+"""Acquisition functions based on Gaussian processes, for a single value or a front."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -14,11 +14,11 @@ from raysweep.search.conditional_space import Code
 from raysweep.search.gaussian_process import KernelFitter, Queries, TrainingSet, predict
 from raysweep.search.history import History, Row, fill_failed, row_values
 
-# maximum distance of a value below the median, as a multiple of the best value's distance above it
+# maximum distance of a value below the median, relative to the best value's distance above the median
 MAX_DISTANCE_BELOW = 3.0
 TINY = 1e-12  # avoids division by 0
-UCB_DEVIATIONS = 0.5  # posterior standard deviations added to the mean: the upper confidence bound
-# Weights of P; the weight of S is 1 minus that of P. Each pair is a direction that selects one point of a front.
+UCB_DEVIATIONS = 0.5  # standard deviations added to the mean
+# Weights w of P, where 1 - w is the weight of S. Each weight selects one point of a front.
 SUPPORTING_WEIGHTS = (
     0.1,
     0.3,
@@ -28,15 +28,15 @@ SUPPORTING_WEIGHTS = (
 )
 
 
-MAX_STEPS = 48  # maximum number of steps of the joint front in gain computations; neighbors are merged beyond that
+MAX_STEPS = 48  # maximum number of steps of the joint front in gain computations
 # number of rows above which kernels are fitted less often, because fits take longer and change less
 NUM_ROWS_AT_EASE = 32
 
 
 class Acquisition(Protocol):
-    """An acquisition function, which scores candidates for the next trial based on the results of earlier trials.
+    """A function that scores candidates for the next trial.
 
-    The model is used once ``num_startup_trials`` trials have a value; until then, all choices are tried equally often.
+    It is used once ``num_startup_trials`` trials have a value.
     """
 
     num_startup_trials: int
@@ -45,10 +45,10 @@ class Acquisition(Protocol):
     def scores(
         self, history: History, candidates: Float64Array, random: np.random.Generator
     ) -> Float64Array:
-        """Return the scores (candidates,) of candidates (candidates, axes); the highest-scoring one is tried next."""
+        """Return the scores (candidates,) of candidates (candidates, axes); higher is better."""
 
     def to_refine(self, history: History, count: int, random: np.random.Generator) -> list[int]:
-        """Return the numbers of at most ``count`` trials near which to search."""
+        """Return the numbers of at most ``count`` trials to search near."""
 
 
 class UpperConfidenceBound:
@@ -68,7 +68,7 @@ class UpperConfidenceBound:
         largest = np.abs(values).max() or 1.0
         # the division avoids overflow
         clipped = _clip_outliers(values / largest)
-        # Square roots are used because most values are poor, and because an area grows with the square of its sides.
+        # Use square roots, because most values are poor and hypervolumes grow quadratically.
         roots = np.sqrt(clipped - clipped.min())
         unit = roots.std() + TINY
         standardized: Float64Array = (roots - roots.mean()) / unit
@@ -86,15 +86,15 @@ class UpperConfidenceBound:
 
 
 class FrontImprovement:
-    """The expected increase of the joint front's hypervolume above a reference point, at the largest budget seen.
+    """The expected increase of the joint front's hypervolume at the largest budget seen.
 
-    P and S each have their own Gaussian process. A trial with several points is represented by those that are farthest
-    in a few directions, with one model output per direction. Running trials count as if they had already reached their
-    predicted values.
+    P and S have separate Gaussian processes. Each process has one output per weight in
+    SUPPORTING_WEIGHTS; see :func:`representative_points`. Running trials are treated as if they had
+    reached their predicted values.
     """
 
     num_startup_trials = 4
-    starts_in_middle = True  # users who define ranges tend to expect good values in the middle
+    starts_in_middle = True  # good values tend to be in the middle of user-defined ranges
 
     def __init__(self, num_axes: int, reference_point: Pair) -> None:
         self._reference_point = reference_point
@@ -121,10 +121,10 @@ class FrontImprovement:
         gains = expected_gains(front, mean, deviation)
         if gains.any():
             return gains
-        # Distances of the points above the reference point, in standard deviations.
+        # If no candidate has an expected gain, rank them by their margins above the reference point.
         above = mean - np.array(self._reference_point)
         margins = above / deviation
-        smaller_margins = margins.min(axis=2)  # the smaller of the margins in P and S
+        smaller_margins = margins.min(axis=2)  # of P and S
         largest_margins: Float64Array = smaller_margins.max(axis=1)
         return largest_margins
 
@@ -135,7 +135,7 @@ class FrontImprovement:
         queries: Queries,
         random: np.random.Generator,
     ) -> tuple[Float64Array, Float64Array]:
-        """Return the queries' predicted means and standard deviations (queries, points, 2), given the rows' points."""
+        """Return the queries' predicted means and standard deviations, (queries, points, 2)."""
         period = math.ceil(len(points) / NUM_ROWS_AT_EASE)
         num_posteriors = None if period == 1 else 1  # None: all
         means = []
@@ -164,9 +164,10 @@ class FrontImprovement:
 
 
 def representative_points(rows: Sequence[Row]) -> Float64Array:
-    """Return points (rows, points, 2) that represent each row, or one point per row if no trial has more.
+    """Return points (rows, points, 2) that represent the rows' fronts.
 
-    They are the points on the row's front that are farthest in each direction of SUPPORTING_WEIGHTS.
+    For each weight in SUPPORTING_WEIGHTS, the point with the highest weighted sum of P and S is
+    selected. If no front has more than one point, one point per row is returned.
     """
     fronts = [row.front for row in rows if row.front is not None]
     lengths = np.array([[len(front)] for front in fronts])  # (fronts, 1)
@@ -175,7 +176,7 @@ def representative_points(rows: Sequence[Row]) -> Float64Array:
     longest = lengths.max()
     if longest == 1:
         return fill_failed(rows, points[:, None])
-    # Pad fronts to equal length: shorter ones repeat their last point.
+    # pad fronts to equal length by repeating the last point
     index_in_front = np.minimum(np.arange(longest), lengths - 1)
     units = np.ptp(points, axis=0) + TINY
     scaled = points / units
@@ -189,14 +190,17 @@ def representative_points(rows: Sequence[Row]) -> Float64Array:
 
 
 def expected_gains(front: Steps, mean: Float64Array, deviation: Float64Array) -> Float64Array:
-    """Return the area (trials,) that each trial's points (trials, points, 2) are expected to add to a front.
+    """Return the area (trials,) that each trial's points are expected to add to a front.
 
-    A trial's P and S are independent normal variables that shift all its points alike. With x and y measured from the
-    reference point and a trial's points sorted by x, each point covers the strip between the previous point's x and its
-    own, up to its y. The area that a strip adds is a sum over the front's steps: the width that the strip shares with
-    the step, times the strip's height above the step. The expected width is a difference of expected excesses, and the
-    expected height is an expected excess. For a single point, this is the closed form of the expected hypervolume
-    improvement by Emmerich, Deutz and Klinkenberg (2011).
+    The points (trials, points, 2) have the given ``mean`` and ``deviation``. P and S are independent
+    normal variables, and their deviations from the mean are shared by all points of a trial.
+
+    Let x and y be P and S relative to the reference point. With a trial's points sorted by x, each
+    point adds a strip between the previous point's x and its own x, with height y. For each step of
+    the front, the strip adds its width within the step, multiplied by its height above the step. The
+    expected widths are differences of expected excesses, and the expected heights are expected
+    excesses. For a single point, this is the closed form of the expected hypervolume improvement
+    (Emmerich, Deutz and Klinkenberg, 2011).
     """
     order = np.argsort(mean[:, :, :1], axis=1)
     sorted_mean = np.take_along_axis(mean, order, axis=1)
@@ -205,13 +209,13 @@ def expected_gains(front: Steps, mean: Float64Array, deviation: Float64Array) ->
     x, y = np.moveaxis(above, 2, 0)
     x_deviation, y_deviation = np.moveaxis(sorted_deviation, 2, 0)
     ends, step_heights = merge_steps(front, MAX_STEPS)
-    begins = np.append(0.0, ends)  # of the front's steps and of the area beyond them
+    begins = np.append(0.0, ends)  # includes the area beyond the last step
     heights = np.append(step_heights, 0.0)
     beyond = _expected_excess(x, x_deviation, begins)  # (trials, points, steps)
     beyond_end = np.zeros((*x.shape, 1))
     beyond_next = np.concatenate([beyond[:, :, 1:], beyond_end], axis=2)
     reached = beyond - beyond_next  # expected width within each step
-    added = np.diff(reached, axis=1, prepend=0.0)  # in addition to the previous point's width
+    added = np.diff(reached, axis=1, prepend=0.0)  # beyond the previous point
     widths = np.maximum(added, 0.0)
     rises = _expected_excess(y, y_deviation, heights)
     areas = widths * rises
@@ -220,10 +224,10 @@ def expected_gains(front: Steps, mean: Float64Array, deviation: Float64Array) ->
 
 
 def merge_steps(front: Steps, max_steps: int) -> tuple[Float64Array, Float64Array]:
-    """Return the ends and heights (n,) of the front's steps, merging neighbors if there are more than ``max_steps``.
+    """Return the ends and heights (n,) of at most ``max_steps`` steps, merging neighbors if necessary.
 
-    Steps are merged into stretches of equal length along the front, with x and y divided by their maxima. A merged step
-    has the mean height of its stretch, so the area does not change.
+    The front is divided into stretches of equal length, with x and y scaled by their maximums. The
+    steps in a stretch are replaced by one step of the same total area.
     """
     x, y = front.x, front.y
     if len(x) <= max_steps:
@@ -231,7 +235,7 @@ def merge_steps(front: Steps, max_steps: int) -> tuple[Float64Array, Float64Arra
     first_x, last_x, highest = x[0], x[-1], y[0]
     run = (x - first_x) / last_x
     fall = (highest - y) / highest
-    length = run + fall  # distance along the front to the end of each step
+    length = run + fall  # cumulative
     share = length / length[-1]
     last_stretch = max_steps - 1
     stretches = np.minimum(max_steps * share, last_stretch).astype(np.int64)
@@ -259,16 +263,12 @@ def _expected_excess(
 
 
 def as_array(codes: Collection[Code], num_axes: int) -> Float64Array:
-    """Return codes as an array (codes, axes), even if there are no codes or no axes."""
+    """Return an array (codes, axes), which may be empty."""
     return np.array(list(codes), dtype=np.float64).reshape(len(codes), num_axes)
 
 
 def _clip_outliers(values: Float64Array) -> Float64Array:
-    """Return the values with low outliers clipped, so that a diverged loss does not make all other values look alike.
-
-    In each column, values end up at most MAX_DISTANCE_BELOW times as far below the median as the best value is above
-    it.
-    """
+    """Clip low outliers in each column, so that a diverged trial does not dominate the scale."""
     median = np.median(values, axis=0)
     best = values.max(axis=0)
     lowest = median - MAX_DISTANCE_BELOW * (best - median)

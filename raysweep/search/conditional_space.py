@@ -1,7 +1,6 @@
 """Spaces with conditional parameters, which exist only for certain values of other parameters.
 
-An Optuna study does not declare its space: the objective suggests one parameter after another. The study's trials
-reveal its parameters and, in most cases, the parameters' conditions (:func:`infer_space`).
+Optuna studies do not declare a search space, so :func:`infer_space` infers it from the trials.
 """
 
 from collections import Counter
@@ -24,10 +23,10 @@ from raysweep.config.space import Choices, Parameters, Range, Scalar, Space
 from raysweep.errors import InputError
 from raysweep.search.encoding import Axis, Params, axis_of
 
-NUM_CHANGED = 2.0  # mean number of values that change when a configuration is sampled near another
+NUM_CHANGED = 2.0  # mean number of changed values when sampling near a configuration
 
 
-Code = tuple[float, ...]  # a configuration as numbers, one per axis
+Code = tuple[float, ...]  # an encoded configuration, one number per axis
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ Condition = OneOf | Above
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter in a space; it exists only under its ``condition``, or always if that is None."""
+    """A parameter that exists if its ``condition`` holds, or always if ``condition`` is None."""
 
     name: str
     distribution: BaseDistribution
@@ -68,24 +67,25 @@ class Parameter:
 
     @cached_property
     def axis(self) -> Axis:
-        """The parameter as the model sees it."""
         return axis_of(self.distribution, self.ordered)
 
     def exists(self, params: Params) -> bool:
-        """Return whether a configuration with these values has the parameter."""
         return self.condition is None or self.condition.holds(params)
 
 
 @dataclass(frozen=True)
 class ConditionalSpace:
-    """Parameters, each listed after its parent; ``unexplained`` names those omitted because of unknown conditions."""
+    """Parameters, each listed after its parent.
+
+    ``unexplained`` contains the names of omitted parameters, whose conditions are unknown.
+    """
 
     parameters: tuple[Parameter, ...]
     unexplained: frozenset[str] = frozenset()
 
     @cached_property
     def free(self) -> tuple[Parameter, ...]:
-        """The parameters with more than one possible value, which are the axes of a configuration's code."""
+        """The parameters with more than one possible value, which are the axes of codes."""
         return tuple(
             parameter for parameter in self.parameters if not parameter.distribution.single()
         )
@@ -102,11 +102,9 @@ class ConditionalSpace:
 
     @cached_property
     def _axes(self) -> list[tuple[str, Axis]]:
-        """The names and axes of the free parameters, cached because :meth:`code` is called often."""
         return [(parameter.name, parameter.axis) for parameter in self.free]
 
     def code(self, params: Params) -> Code:
-        """Return a configuration's code."""
         return tuple(
             [
                 axis.code(params[name]) if name in params else axis.absent
@@ -115,16 +113,17 @@ class ConditionalSpace:
         )
 
     def draw(self, random: np.random.Generator, fixed: Mapping[str, Any]) -> Params:
-        """Return a random configuration with the values in ``fixed``, ignoring values for parameters that it lacks."""
+        """Return a random configuration with the values in ``fixed`` that apply to it."""
         return self._build(fixed, lambda parameter: parameter.axis.draw(random))
 
     def draw_near(
         self, known: Params, size: float, random: np.random.Generator, fixed: Mapping[str, Any]
     ) -> Params:
-        """Return a copy of a known configuration, changing about NUM_CHANGED of the values that are not ``fixed``.
+        """Return a copy of a known configuration with about NUM_CHANGED changed values.
 
-        A number moves by a normally distributed step with standard deviation ``size`` on its scale from 0 to 1. Choices
-        are resampled, and so are parameters that the known configuration lacks because they belong to another choice.
+        Values in ``fixed`` do not change. Numbers change by a normally distributed step with standard
+        deviation ``size`` on the scale from 0 to 1. Choices and parameters missing from the known
+        configuration are sampled at random.
         """
         num_changeable = max(len(known) - len(fixed), NUM_CHANGED)
         change_probability = NUM_CHANGED / num_changeable
@@ -143,7 +142,6 @@ class ConditionalSpace:
         return self._build(fixed, draw_value)
 
     def _build(self, fixed: Mapping[str, Any], draw_value: Callable[[Parameter], Any]) -> Params:
-        """Return a configuration with the values in ``fixed``; ``draw_value`` supplies those of other parameters."""
         params: Params = {}
         for parameter in self.parameters:
             name = parameter.name
@@ -152,11 +150,11 @@ class ConditionalSpace:
         return params
 
     def is_complete(self, params: Params) -> bool:
-        """Return whether a configuration has every parameter that should exist given its values."""
+        """Return whether a configuration has all parameters whose conditions hold."""
         return all(parameter.name in params for parameter in self.free if parameter.exists(params))
 
     def explains(self, trial: "SuggestedParams") -> bool:
-        """Return whether the space has exactly the parameters that a trial suggested."""
+        """Return whether the space is consistent with the parameters that a trial suggested."""
         known = {parameter.name: parameter for parameter in self.parameters}
         for name, distribution in trial.distributions.items():
             if name in self.unexplained:
@@ -170,7 +168,10 @@ class ConditionalSpace:
 
 
 def make_conditional_space(space: Space) -> ConditionalSpace:
-    """Return a sweep's space for samplers: without fixed parameters and with the samplers' parameter names."""
+    """Return a sweep's space without fixed parameters.
+
+    Names of conditional parameters include the condition, such as ``loss=triplet.margin``.
+    """
     return ConditionalSpace(tuple(_parameters(space.parameters, "", None)))
 
 
@@ -201,7 +202,6 @@ def _parameters(
 
 
 def _is_freezing_level(option: Scalar) -> bool:
-    """Return whether the option is a freezing level; a recording may name any of its parameters "freezing"."""
     try:
         check_level(str(option))
     except InputError:
@@ -210,7 +210,7 @@ def _is_freezing_level(option: Scalar) -> bool:
 
 
 class SuggestedParams(Protocol):
-    """The parameters suggested by a trial: the part of ``optuna.trial.FrozenTrial`` that is needed here."""
+    """A trial's suggested parameters, such as an ``optuna.trial.FrozenTrial``."""
 
     @property
     def params(self) -> dict[str, Any]: ...
@@ -219,15 +219,16 @@ class SuggestedParams(Protocol):
 
 
 def infer_space(trials: Sequence[SuggestedParams]) -> ConditionalSpace:
-    """Infer the space from the trials of a study.
+    """Infer the space from a study's trials.
 
-    A parameter that some trials lack is assumed to depend on one other parameter that separates the trials with it from
-    those without it: either by certain choices, or by a limit that a number is above or below. If no parameter
-    separates them, only the trials since the parameter first appeared are considered, because the objective may have
-    been extended. Parameters that remain unexplained are left out.
+    If only some trials have a parameter, the parameter is assumed to depend on one other parameter,
+    its parent. The condition is either a set of the parent's choices or a limit on the parent's
+    value, and must hold for exactly the trials with the parameter. If no such condition exists, the
+    trials before the parameter first appeared are ignored, because the parameter may have been added
+    to the objective later. Parameters that remain unexplained are omitted.
     """
     counts = Counter(name for trial in trials for name in trial.distributions)
-    # A parameter cannot depend on one that fewer trials have, so this order puts parents first.
+    # A parent exists in more trials than its children, so this order puts parents first.
     names = sorted(counts, key=lambda name: (-counts[name], name))
     distributions: dict[str, BaseDistribution] = {}
     for trial in trials:
@@ -259,7 +260,7 @@ def _explain(
     parents: Sequence[str],
     trials: Sequence[SuggestedParams],
 ) -> Parameter | None:
-    """Return the parameter ``name`` with a condition that separates the trials with and without it, or None."""
+    """Return the parameter with a condition that explains the trials, or None."""
     if all(name in trial.params for trial in trials):
         return Parameter(name, distribution)
     for parent in parents:
@@ -269,12 +270,12 @@ def _explain(
     return None
 
 
-# Choices are tried before numbers: the more values a parameter has, the likelier it is to separate trials by accident.
+# Choices are tried first, because numbers are more likely to separate the trials by accident.
 _RANKS = {CategoricalDistribution: 0, IntDistribution: 1, FloatDistribution: 2}
 
 
 def _find_condition(parent: str, name: str, trials: Sequence[SuggestedParams]) -> Condition | None:
-    """Return the condition on ``parent`` that separates the trials with and without the parameter ``name``, or None."""
+    """Return a condition on ``parent`` that holds for exactly the trials with the parameter, or None."""
     if any(name in trial.params and parent not in trial.params for trial in trials):
         return None
     with_parent = [trial for trial in trials if parent in trial.params]
@@ -296,7 +297,7 @@ def _find_condition(parent: str, name: str, trials: Sequence[SuggestedParams]) -
 def _separate_numbers(
     parent: str, having: Sequence[float], lacking: Sequence[float]
 ) -> Above | None:
-    """Return the condition that the parent is above or below a limit between ``having`` and ``lacking``, or None."""
+    """Return a limit on the parent that separates the values in ``having`` and ``lacking``, or None."""
     smallest = min(having)
     largest = max(having)
     smallest_lacking = min(lacking)
@@ -323,7 +324,7 @@ def _covers(one: BaseDistribution, other: BaseDistribution) -> bool:
 
 
 def _merge(one: BaseDistribution, other: BaseDistribution) -> BaseDistribution:
-    """Return the first distribution if it covers the other; otherwise their joint range, logarithmic if both are."""
+    """Return a distribution that covers both, which is logarithmic only if both are."""
     if _covers(one, other):
         return one
     assert isinstance(one, FloatDistribution | IntDistribution)

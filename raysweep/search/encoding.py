@@ -1,4 +1,4 @@
-"""Encoding of parameter values as numbers for models, and sampling of random values."""
+"""Encoding of parameter values as numbers, and sampling of random values."""
 
 import math
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-Params = dict[str, Any]  # a configuration with the sampler's names, such as ``loss=triplet.margin``
+Params = dict[str, Any]  # a configuration, with names such as ``loss=triplet.margin``
 
 
-# positive numeric choices whose largest-to-smallest ratio is at least this use a log scale
+# positive numeric choices use a log scale if the ratio of the largest to the smallest is at least this
 LOG_RATIO = 4.0
 
 
@@ -42,7 +42,6 @@ class Scale:
 
     @cached_property
     def _ends(self) -> tuple[float, float]:
-        """The ends of the range, as logarithms if the scale is logarithmic."""
         return (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
 
 
@@ -50,12 +49,12 @@ class Numbers:
     """A numeric parameter, continuous or with evenly spaced values."""
 
     is_categorical = False
-    absent = 0.5  # code for a configuration without the parameter: the middle
+    absent = 0.5  # code for configurations without the parameter
 
     def __init__(self, distribution: FloatDistribution | IntDistribution) -> None:
         self._low, self._high = distribution.low, distribution.high
         self._is_integer = isinstance(distribution, IntDistribution)
-        # Each discrete value represents the interval within half a step of it, so the ends are as likely as other values.
+        # Sample from a range that is half a step wider at each end, so that rounding does not disfavor the ends.
         log_step = 1 if self._is_integer else None
         self._step = log_step if distribution.log else distribution.step
         self._scale = Scale(self._low, self._high, distribution.log)
@@ -63,31 +62,30 @@ class Numbers:
         self._drawn = Scale(self._low - reach, self._high + reach, distribution.log)
 
     def code(self, value: Any) -> float:
-        """Return the value's position: in [0, 1], unless it comes from a wider range that the space had earlier."""
+        """Return the value's position, which is in [0, 1] if the value is in the range."""
         number = float(value)
         has_position = number > 0 or not self._scale.log
         return self._scale(number if has_position else self._clip(number))
 
     def clip(self, value: Any) -> Any:
-        """Return the value, or the nearest end of the range if it is outside."""
+        """Return the nearest value in the range."""
         return self._clip(value)
 
     def draw(self, random: np.random.Generator) -> float:
-        """Return a random value, uniformly distributed on the parameter's scale."""
+        """Return a random value from a uniform distribution on the parameter's scale."""
         return self._nearest(self._drawn.value(random.random()))
 
     def draw_near(self, value: Any, size: float, random: np.random.Generator) -> float:
-        """Return a value one normally distributed step away, reflected at the ends of the range.
+        """Return the value plus a normally distributed step, reflected at the ends of the range.
 
-        ``size`` is the step's standard deviation on the scale from 0 to 1.
+        ``size`` is the standard deviation of the step on the scale from 0 to 1.
         """
         moved = self._drawn(self._clip(float(value))) + size * random.normal()
-        beyond_start = abs(moved) % 2  # reflected at 0; a position beyond 1 is reflected next
-        reflected = min(beyond_start, 2 - beyond_start)
+        beyond_start = abs(moved) % 2  # reflected at 0
+        reflected = min(beyond_start, 2 - beyond_start)  # reflected at 1
         return self._nearest(self._drawn.value(reflected))
 
     def _nearest(self, value: float) -> float:
-        """Return the nearest possible value."""
         if self._step:
             num_steps = round((value - self._low) / self._step)
             value = self._low + self._step * num_steps
@@ -99,21 +97,20 @@ class Numbers:
 
 
 class Choice:
-    """A categorical parameter, encoded as a position in [0, 1] if its choices are ordered and as an index otherwise."""
+    """A categorical parameter, encoded as a position in [0, 1] if the choices are ordered, or else an index."""
 
     def __init__(
         self, distribution: CategoricalDistribution, ordered: Sequence[Any] | None = None
     ) -> None:
-        """Initialize the parameter; ``ordered`` lists the choices in order, if they are ordered but not numbers."""
+        """Initialize the parameter. If non-numeric choices have an order, ``ordered`` lists them in it."""
         self._distribution = distribution
         self._choices = distribution.choices
         self._positions = _positions(self._choices, ordered)
-        # unordered: any two choices are equally far apart
         self.is_categorical = self._positions is None
         self.absent = -1.0 if self.is_categorical else 0.5
 
     def code(self, value: Any) -> float:
-        """Return the code of a choice, or the code for an absent parameter if the value is not one of the choices."""
+        """Return the code of a choice, or :attr:`absent` if the value is not one of the choices."""
         try:
             index = int(self._distribution.to_internal_repr(value))
         except ValueError:
@@ -121,15 +118,15 @@ class Choice:
         return float(index) if self._positions is None else self._positions[index]
 
     def draw(self, random: np.random.Generator) -> Any:
-        """Return a random choice, with equal probability for each."""
+        """Return a uniformly random choice."""
         return self._choices[int(random.integers(len(self._choices)))]
 
     def clip(self, value: Any) -> Any:
-        """Return the value unchanged, because a space never loses choices."""
+        """Return the value unchanged."""
         return value
 
     def draw_near(self, value: Any, size: float, random: np.random.Generator) -> Any:
-        """Return a random choice, since choices have no neighbors."""
+        """Return a random choice."""
         return self.draw(random)
 
 
@@ -137,7 +134,7 @@ Axis = Numbers | Choice  # a parameter as the model sees it
 
 
 def axis_of(distribution: BaseDistribution, ordered: Sequence[Any] | None = None) -> Axis:
-    """Return the axis for a parameter with this distribution; ``ordered`` lists non-numeric choices in their order."""
+    """Return the axis of a parameter; see :class:`Choice` for ``ordered``."""
     if isinstance(distribution, CategoricalDistribution):
         return Choice(distribution, ordered)
     if isinstance(distribution, FloatDistribution | IntDistribution):

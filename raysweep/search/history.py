@@ -1,4 +1,4 @@
-"""The results of a study's trials, from which the ``mfgp`` sampler learns, and their joint front."""
+"""The training data of the ``mfgp`` sampler: the results of a study's trials and their joint front."""
 
 import itertools
 import math
@@ -18,24 +18,23 @@ from raysweep.search.conditional_space import Code, ConditionalSpace
 from raysweep.search.encoding import Params
 from raysweep.search.gaussian_process import TrainingSet
 
-# The model is fitted to about NUM_VALUES values, from one or two steps per trial: half of the trials used are the best
-# ones, a quarter are the latest ones, and a quarter are sampled from the rest.
+# The model is fitted to about NUM_VALUES values, one or two per trial. Half of the trials are the best
+# ones, a quarter are the latest, and a quarter are sampled from the rest.
 NUM_VALUES = 96
 BEST_SHARE = 1 / 2
 LATEST_SHARE = 1 / 4
-# user attribute of a trial that maps each step to the trial's points [P, S] up to then
+# user attribute that maps each step to the list of the trial's points [P, S] so far
 FRONTS = "raysweep:fronts"
-# trials that failed before reporting a value are assigned this quantile of the trials' first values
+# trials that failed before reporting a value get this quantile of the other trials' first values
 FAILED_QUANTILE = 0.1
 
 
 @dataclass(frozen=True)
 class TrialResults:
-    """A trial and its value at each reported step; higher is better.
+    """A trial and its values, keyed by step; higher is better.
 
-    ``by_step`` is empty if the trial failed or was pruned before it reported anything. The ``final`` value, if there is
-    one, replaces the value at the last step. If the trial reports points, ``fronts`` maps each step to the points (n, 2)
-    up to then.
+    The ``final`` value, if there is one, replaces the value at the last step. If the trial reports
+    points, ``fronts`` maps each step to the points (n, 2) so far.
     """
 
     params: Params
@@ -46,7 +45,7 @@ class TrialResults:
 
     @cached_property
     def latest(self) -> float:
-        """The final value, or else the latest reported one; minus infinity if the trial failed."""
+        """The final value, or else the latest reported one, or else minus infinity."""
         if self.final is not None:
             return self.final
         return self.by_step[max(self.by_step)] if self.by_step else -math.inf
@@ -57,11 +56,14 @@ class TrialResults:
 
     @cached_property
     def ends(self) -> tuple[int, ...]:
-        """The first and last step; a single entry if they are the same, and empty if there are no steps."""
+        """The first and last step, without duplicates."""
         return tuple(sorted({min(self.by_step), max(self.by_step)})) if self.by_step else ()
 
     def first_and_latest(self, last_of_all: int) -> dict[int, float]:
-        """Return the values at the first and latest step; without steps, a final value is assigned to ``last_of_all``."""
+        """Return the values at the first and latest step.
+
+        If there are no steps, the final value is assigned to the step ``last_of_all``.
+        """
         if not self.by_step:
             return {} if self.final is None else {last_of_all: self.final}
         values = {step: self.by_step[step] for step in self.ends}
@@ -71,7 +73,7 @@ class TrialResults:
 
 @dataclass(frozen=True)
 class Row:
-    """One step of a trial as training data; ``value`` is None if the trial failed before reporting a value."""
+    """A trial's step as training data. ``value`` is None if the trial failed before reporting one."""
 
     trial: int  # index among the trials used for training
     step: int
@@ -80,42 +82,40 @@ class Row:
 
 
 class JointFront:
-    """The non-dominated points (P, S) of all trials.
+    """The non-dominated points (P, S) of all trials, computed lazily.
 
-    The front is computed lazily. A point that leaves it may uncover others, so every trial's points are kept. An update
-    examines only the points that a leaving point dominated, and sorts only those that the rest of the front does not
-    dominate.
+    Each trial's own front is kept, because its points may join the joint front when other points are
+    removed.
     """
 
     def __init__(self) -> None:
-        self._points = np.empty((0, 2))  # every trial's own front
+        self._points = np.empty((0, 2))  # each trial's own front
         self._owners = np.empty(0, dtype=np.int64)
         # Indices of the points on the joint front, by descending P.
         self._front: NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self._changed: dict[
             int, Float64Array
-        ] = {}  # trials' own fronts that have not been merged yet
+        ] = {}  # own fronts not merged yet, keyed by trial
 
     def put(self, trial: int, points: Float64Array) -> None:
         """Replace a trial's points (n, 2)."""
-        # moves the trial to the end: of two trials with equal points, the earlier entry is on the front
+        # Move the trial to the end, because the earlier of two equal points is on the front.
         self._changed.pop(trial, None)
         self._changed[trial] = points[front_indices(points)]
 
     @property
     def points(self) -> Float64Array:
-        """The points on the front (n, 2), by descending P."""
+        """The points (n, 2) on the front, by descending P."""
         self._merge_changes()
         return self._points[self._front]
 
     @property
     def owners(self) -> NDArray[np.int64]:
-        """The trials (n,) that the points belong to."""
+        """The trial of each point on the front, (n,)."""
         self._merge_changes()
         return self._owners[self._front]
 
     def _merge_changes(self) -> None:
-        """Merge the points of trials that have changed."""
         if not self._changed:
             return
         changed = np.array(list(self._changed), dtype=np.int64)
@@ -137,7 +137,7 @@ class JointFront:
         self._changed = {}
 
     def _front_of(self, stays: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Return the front of the points that stay, by descending P."""
+        """Return the front of the remaining points, by descending P."""
         is_staying = stays[self._front]
         staying = self._front[is_staying]
         leaving = self._front[~is_staying]
@@ -152,10 +152,10 @@ class JointFront:
         return self._join(staying, candidates)
 
     def _join(self, front: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the joint front of ``front``, which is sorted by descending P, and other points."""
+        """Return the joint front of ``others`` and ``front``, which is sorted by descending P."""
         polarity, similarity = self._points[front].T
         other_polarity, other_similarity = self._points[others].T
-        # The number of front points with at least this P, and the highest S among them.
+        # number of front points with at least the same P, and the highest S among them
         num_higher = np.searchsorted(-polarity, -other_polarity, side="right")
         highest_by_count = np.append(-np.inf, similarity)
         highest = highest_by_count[num_higher]
@@ -167,10 +167,10 @@ class JointFront:
 
 
 class History:
-    """The trials of a study, keyed by number and encoded in one space; :meth:`read` updates them.
+    """The encoded trials of a study, keyed by number.
 
-    If the study ``has_points``, a step counts only if the trial's attribute FRONTS has finite points for it, and
-    ``joint_front`` is the front of all trials' points at their latest steps.
+    If the study ``has_points``, steps without finite points in the user attribute FRONTS are ignored,
+    and ``joint_front`` is the front of all trials' points at their latest steps.
     """
 
     def __init__(self, space: ConditionalSpace, *, has_points: bool = False) -> None:
@@ -179,22 +179,22 @@ class History:
         self._finished: dict[int, TrialResults] = {}
         self._codes: dict[
             int, tuple[int, Code]
-        ] = {}  # keyed by trial: number of parameters, and code
+        ] = {}  # number of parameters and code, keyed by trial
         self._left_out: set[int] = set()  # trials that did not suggest all parameters
         self._on_front: dict[
             int, Float64Array
-        ] = {}  # keyed by trial: its points on the joint front
+        ] = {}  # points passed to the joint front, keyed by trial
         self.joint_front = JointFront()
         self.results: dict[int, TrialResults] = {}  # trials that have values or failed
-        self.num_with_values = 0  # number of these trials that have not failed
+        self.num_with_values = 0  # number of trials that have not failed
         self.pending: dict[int, Code] = {}  # running trials without values
         self.running: set[Code] = set()  # codes of running trials
         self.tried: set[Code] = set()  # codes of all finished trials
 
     def read(self, trials: Sequence[FrozenTrial], sign: int, current: int) -> None:
-        """Read the current state of all trials except ``current``, whose parameters are about to be sampled.
+        """Read the current state of all trials except ``current``, whose parameters are being sampled.
 
-        ``sign`` is -1 if the study minimizes.
+        ``sign`` is -1 if the study is minimized, or else 1.
         """
         self.results.clear()
         self.pending.clear()
@@ -216,14 +216,14 @@ class History:
                 else:
                     self.pending[number] = results.code
         self.num_with_values = sum(not results.has_failed for results in self.results.values())
-        # trials that the storage no longer shows
+        # trials that are no longer in the storage
         for number in self._on_front.keys() - self.results.keys():
             del self._on_front[number]
             self._finished.pop(number, None)
             self.joint_front.put(number, np.empty((0, 2)))
 
     def _finish(self, trial: FrozenTrial, sign: int) -> None:
-        """Record a finished trial permanently, or leave it out if it did not suggest all parameters."""
+        """Record a finished trial, unless it did not suggest all parameters."""
         number = trial.number
         params = trial.params
         has_failed = trial.state == TrialState.FAIL
@@ -238,7 +238,7 @@ class History:
         self._put_on_front(number, results)
 
     def _put_on_front(self, number: int, results: TrialResults) -> None:
-        """Update the joint front with the points at the trial's latest step, if they changed."""
+        """Add the points at the trial's latest step to the joint front if they have changed."""
         if not results.fronts:
             return
         points = results.fronts[max(results.fronts)]
@@ -247,7 +247,7 @@ class History:
             self.joint_front.put(number, points)
 
     def _read_results(self, trial: FrozenTrial, sign: int) -> TrialResults:
-        """Return a trial's results; like NaN in Optuna, a latest value that is not finite counts as a failure."""
+        """Return a trial's results. A trial whose latest value is not finite is treated as failed."""
         params = trial.params
         num_encoded, code = self._codes.get(trial.number, (-1, ()))
         if num_encoded != len(params):  # the trial has suggested another parameter
@@ -273,7 +273,7 @@ class History:
 
     @property
     def codes_with_values(self) -> list[Code]:
-        """The codes of running trials with values."""
+        """The codes of running trials that have values."""
         return [
             results.code for number, results in self.results.items() if number not in self._finished
         ]
@@ -284,7 +284,7 @@ class History:
         return [*(results.code for results in self.results.values()), *self.pending.values()]
 
     def best(self, count: int) -> list[int]:
-        """Return the numbers of the ``count`` trials with the highest values, best first."""
+        """Return the numbers of the ``count`` best trials, best first."""
         numbers = list(self.results)
         worth = np.array([results.latest for results in self.results.values()])
         # a stable sort breaks ties in favor of the first trial
@@ -292,7 +292,7 @@ class History:
         return [numbers[place] for place in order[:count]]
 
     def training_data(self, random: np.random.Generator) -> tuple[TrainingSet, list[Row]]:
-        """Return the training data: the first and latest step of each chosen trial."""
+        """Return training data with the first and latest step of selected trials."""
         ends = [results.ends for results in self.results.values()]
         steps = set(itertools.chain.from_iterable(ends)) or {0}
         first, last = min(steps), max(steps)
@@ -307,7 +307,7 @@ class History:
                 front = results.fronts.get(step)
                 row = Row(index, step, value, front)
                 rows.append(row)
-        # steps counted from 0 are shifted to start at 1, since 0 cannot be doubled
+        # shift steps to start at 1 or higher, because 0 cannot be doubled
         offset = max(0, 1 - first)
         budgets = np.array([row.step for row in rows]) + offset
         smallest, largest = first + offset, last + offset
@@ -321,7 +321,7 @@ class History:
         return training, rows
 
     def _choose_trials(self, random: np.random.Generator) -> set[int]:
-        """Return the trials to train on, limited so that they have roughly NUM_VALUES values in total."""
+        """Return the trials to train on, which have roughly NUM_VALUES values in total."""
         num_values = sum(len(results.ends) or 1 for results in self.results.values())
         count = NUM_VALUES * len(self.results) // num_values
         num_best = int(count * BEST_SHARE)
@@ -338,15 +338,12 @@ class History:
 
 
 def _add_points(results: TrialResults, fronts: Mapping[Any, Any]) -> TrialResults:
-    """Add the reported points to the trial's results, keeping only steps that have points.
-
-    The storage may have converted the steps to text.
-    """
+    """Add the reported points to the trial's results, keeping only steps that have points."""
     points_by_step: dict[int, Float64Array] = {}
     for key, front in fronts.items():
         if not len(front):
             continue
-        step = int(key)
+        step = int(key)  # the storage may have converted it to a string
         points = np.array(front, dtype=np.float64)
         if points.shape[1:] != (2,):
             raise ValueError("a point does not have two scores")
@@ -363,15 +360,15 @@ def _add_points(results: TrialResults, fronts: Mapping[Any, Any]) -> TrialResult
 
 
 def row_values(rows: Sequence[Row]) -> Float64Array:
-    """Return the value of each row, (rows, 1)."""
+    """Return the values of the rows, (rows, 1)."""
     values = [[row.value] for row in rows if row.value is not None]
     return fill_failed(rows, np.array(values))
 
 
 def fill_failed(rows: Sequence[Row], entries: Float64Array) -> Float64Array:
-    """Return one entry per row, (rows, ...); failed rows get a low quantile of the entries of the trials' first rows.
+    """Return one entry per row, (rows, ...), given the entries (n, ...) of the rows with a value.
 
-    ``entries`` (n, ...) contains the entries of the rows that have a value.
+    Failed rows get a low quantile of the entries of the trials' first rows.
     """
     has_failed = np.array([row.value is None for row in rows])
     if not has_failed.any():
