@@ -181,8 +181,8 @@ def _title(recording: RecordedSweep, settings: CompareSettings) -> str:
     seeds = counted(settings.num_seeds, "seed")
     return (
         f"{trials} with up to {rungs} each; {workers}; medians over {seeds}.\n"
-        f"Share of the recording's hypervolume reached after spending a percentage of its budget ({recording.total_budget:,}), "
-        "and the budget needed to reach a percentage of the hypervolume:"
+        "Share of the recording's hypervolume reached after spending a percentage of its budget "
+        f"({recording.total_budget:,}), and the budget needed to reach a percentage of the hypervolume:"
     )
 
 

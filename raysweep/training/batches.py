@@ -237,8 +237,8 @@ class TrainedEncoder:
     def _look_up_words(self, packs: Iterable[Pack]) -> Iterator[None]:
         """Look up the embedding of each distinct token only once within the context.
 
-        In a small encoder, the word embedding table has half of the parameters, and each lookup would create a gradient
-        as large as the table.
+        In a small encoder, the word embedding table accounts for half of the parameters, and each lookup would
+        create a gradient as large as the table.
         """
         table = self._word_table
         if table is None or not table.weight.requires_grad:
