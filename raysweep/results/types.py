@@ -73,7 +73,7 @@ class RunInfo:
     data_kind: str = "labeled"  # labeled sentences, retrieval data or pairs
     active_sets: tuple[
         tuple[str, float], ...
-    ] = ()  # each expert's name and its share of the pairs' targets
+    ] = ()  # each expert's name and the share of pairs whose target it provides
     tasks: tuple[str, ...] = ()  # names of the data sets in a sequence, in order
 
     @property
@@ -203,7 +203,10 @@ def point_of(values: Mapping[str, Any], trial: int, step: int) -> Point:
 
 
 def scores_problem(scores: Mapping[str, Any], required: Iterable[str] = ()) -> str | None:
-    """Return an error message for invalid scores, which have the form of :func:`nested_point`, or None."""
+    """Return an error message if the scores are invalid, or else None.
+
+    ``scores`` has the form that :func:`nested_point` returns.
+    """
     for name in required:
         if name not in scores:
             return f"{name} is missing"
@@ -240,8 +243,8 @@ class Rung:
 class Calibration:
     """Calibration of a rung's head on one split, before and after temperature scaling.
 
-    The head's logits are divided by ``temperature``, which is fitted on dev or 1. Cross-entropies
-    are in nats per sentence. Errors are expected calibration errors in [0, 1].
+    The head's logits are divided by ``temperature``, which is fitted on dev, or 1 if it is not
+    fitted. Cross-entropies are in nats per sentence. Errors are expected calibration errors in [0, 1].
     """
 
     trial: int | None
@@ -262,7 +265,7 @@ def calibration_values(calibration: Calibration) -> dict[str, Any]:
 
 
 def calibration_problem(calibration: Calibration) -> str | None:
-    """Return an error message for an invalid calibration, or None."""
+    """Return an error message if the calibration is invalid, or else None."""
     temperature = calibration.temperature
     losses = calibration.cross_entropy_before, calibration.cross_entropy
     errors = calibration.error_before, calibration.error
@@ -309,7 +312,7 @@ def measure_of(values: Mapping[str, Any], trial: int | None, step: int | None) -
 
 
 def measure_problem(measure: Measure) -> str | None:
-    """Return an error message for an invalid measure, or None."""
+    """Return an error message if the measure is invalid, or else None."""
     numbers = [measure.value, *(measure.curve or ())]
     numbers += [bound for bound in (measure.low, measure.high) if bound is not None]
     if not measure.name.isidentifier():

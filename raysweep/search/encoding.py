@@ -102,7 +102,7 @@ class Choice:
     def __init__(
         self, distribution: CategoricalDistribution, ordered: Sequence[Any] | None = None
     ) -> None:
-        """Initialize the parameter. If non-numeric choices have an order, ``ordered`` lists them in it."""
+        """Initialize the parameter. ``ordered`` lists the choices in order if they are ordered but not numeric."""
         self._distribution = distribution
         self._choices = distribution.choices
         self._positions = _positions(self._choices, ordered)

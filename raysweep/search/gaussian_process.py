@@ -1,33 +1,34 @@
-"""The Gaussian process of the ``mfgp`` sampler: kernel, kernel parameters, fit and predictions.
+"""The Gaussian process of the ``mfgp`` sampler.
 
-Notation, after Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), chapters 2 and 5:
+The notation follows Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006),
+chapters 2 and 5:
 
-    x           a configuration: each parameter is a number in [0, 1], or the index of a choice if choices are unordered
-    r           number of doublings from the smallest budget to the trial's budget, 0 at the smallest
-    d           distance between two configurations along one axis: |x - x'|; 0 or 1 for unordered choices
-    w           precision of an axis: 1 over its squared length scale
+    x           configuration, with numbers in [0, 1] or indices of unordered choices
+    r           number of doublings from the smallest budget to the trial's budget
+    d           distance along an axis: |x - x'|, or 0 or 1 for unordered choices
+    w           precision of an axis: 1 over the squared length scale
     t           scaled distance: sqrt(5 w) d
-    m           an axis's kernel, the Matern kernel of smoothness 5/2: (1 + t + t^2 / 3) exp(-t)
-    a           additive variance of an axis; those of all axes add up to ADDITIVE_VARIANCE
+    m           Matern 5/2 kernel of an axis: (1 + t + t^2 / 3) exp(-t)
+    a           additive variance of an axis; the sum over axes is ADDITIVE_VARIANCE
     k(x, x')    kernel: prod m + sum a m, both over the axes
-    f(x)        value of a configuration at the smallest budget: f ~ GP(0, k)
-    g(x, r)     its value after r doublings: f(x) (1 + s r) + h(x) u r + c r, with the ``slope`` s and c ~ N(0, s^2);
-                h ~ GP(0, k) is independent and u is the ``drift``, so the best configuration may change with the budget
-    y           observation: g(x, r) + the trial's own deviation + noise; the last two each have half of the variance
-                ``noise_variance``, and both rungs of a trial share its deviation
-    K           covariance of the observed y, noise included
-    K_*         cross-covariance of the observed y with g at the queries
+    f(x)        value at the smallest budget: f ~ GP(0, k)
+    g(x, r)     value after r doublings: f(x) (1 + s r) + h(x) u r + c r, where s is the ``slope``,
+                u is the ``drift``, and h ~ GP(0, k) and c ~ N(0, s^2) are independent
+    y           observation: g(x, r) + trial deviation + noise; the last two have a variance of
+                ``noise_variance`` / 2 each, and the rungs of a trial share its deviation
+    K           covariance of the observed y, including noise
+    K_*         cross-covariance of the observed y and g at the queries
     alpha       K^-1 y
     mean        K_*' alpha, the posterior mean of g at the queries
     variance    k_** - diag(K_*' K^-1 K_*), the posterior variance, with the prior variance k_**
     log p(y)    -y' alpha / 2 - log |K| / 2, the log marginal likelihood without its constant
 
-y may have several columns, called outputs. They share the kernel parameters, which are fitted to the mean of their log
-marginal likelihoods, since a trial's outputs are strongly correlated.
+y may have several columns, called outputs. They share the kernel parameters, which are fitted to
+the mean of the outputs' log marginal likelihoods, because the outputs are strongly correlated.
 
-The kernel of f contains both the sum and the product of the axes' kernels. A few trials are enough to learn the effect
-of each parameter alone, and more trials reveal interactions (Duvenaud, Nickisch and Rasmussen, "Additive Gaussian
-Processes", 2011).
+The sum in k models the effects of single parameters, which can be learned from a few trials. The
+product models interactions (Duvenaud, Nickisch and Rasmussen, "Additive Gaussian Processes", 2011).
+The drift allows the best configuration to change with the budget.
 """
 
 import math
@@ -40,41 +41,38 @@ from numpy.typing import NDArray
 
 from raysweep.metrics.arrays import Float64Array
 
-ADDITIVE_VARIANCE = 5.0  # prior variance of the sum over single axes; that of their product is 1
+ADDITIVE_VARIANCE = 5.0  # prior variance of the sum over axes; the variance of the product is 1
 
 
-# Priors: the logarithms of the squared length scales, of the two deviations and of the drift are normally distributed.
-# The additive variances are gamma variables with this shape, divided by their sum.
+# Priors. The squared length scales, the noise deviation, the slope and the drift are log-normal.
+# The additive variances are proportional to gamma variables with shape ADDITIVE_SHAPE.
 LOG_SQUARED_LENGTH_MEAN = math.log(4.0)
 LOG_SQUARED_LENGTH_DEVIATION = 1.2
-LOG_DEVIATION_MEANS = np.log([0.1, 0.5])  # of the noise and of the slope
+LOG_DEVIATION_MEANS = np.log([0.1, 0.5])  # noise deviation and slope
 LOG_DEVIATION_DEVIATION = 0.5
 LOG_DRIFT_MEAN = math.log(0.2)
 LOG_DRIFT_DEVIATION = 1.0
 ADDITIVE_SHAPE = 0.5
 NUM_DRAWN = 24  # sets of kernel parameters sampled from the prior for the first fit
-# sets of kernel parameters sampled for each later fit, in addition to those from the last fit
-NUM_FRESH = 1
-NUM_BEST = 2  # number of most probable sets of kernel parameters that a fit passes on to the next
-# predictions leave out kernel parameters whose weight, relative to the highest, is lower than this
-MIN_WEIGHT = 0.05
-# number of gradient steps from the most probable kernel parameters
-NUM_STEPS = 16
-# number of rows above which there are fewer steps, because each takes longer and starts closer to the optimum
+NUM_FRESH = 1  # sets sampled for each later fit
+NUM_BEST = 2  # most probable sets returned by a fit and reused in the next
+MIN_WEIGHT = 0.05  # minimum weight of kernel parameters in predictions, relative to the highest
+NUM_STEPS = 16  # gradient steps per fit
+# number of rows above which fits take fewer steps, because steps are slower and start closer to the optimum
 NUM_ROWS_AT_LENGTH = 32
 FIRST_STEP, SMALLEST_STEP, LARGEST_STEP = 0.2, 1e-3, 1.0  # on the log scale
 
 
-LARGEST_BLOCK = 24  # size up to which triangular matrices are inverted directly
+LARGEST_BLOCK = 24  # maximum size of matrices that are inverted directly
 TINY = 1e-300  # avoids logarithms of 0 and division by 0
-MIN_VARIANCE = 1e-9  # minimum variance of a prediction; rounding may produce less
+MIN_VARIANCE = 1e-9  # minimum variance of predictions; rounding may produce less
 
 
 class KernelParams:
-    """The parameters of the kernel and the noise, given by their logarithms.
+    """The parameters of the kernel and the noise.
 
-    ``logs`` (2 * axes + 3,) contains the logarithms of the squared length scales (axes,), the additive variances
-    (axes,) before scaling to their sum, the standard deviation of the noise, the slope, and the drift.
+    ``logs`` (2 * axes + 3,) contains the logarithms of the squared length scales (axes,), the
+    unnormalized additive variances (axes,), the noise deviation, the slope and the drift.
     """
 
     def __init__(self, logs: Float64Array) -> None:
@@ -97,7 +95,7 @@ class KernelParams:
 
     @cached_property
     def log_prior(self) -> float:
-        """The logarithm of the prior density, without its constant."""
+        """The log prior density without its constant."""
         lengths = (
             self._log_squared_lengths - LOG_SQUARED_LENGTH_MEAN
         ) / LOG_SQUARED_LENGTH_DEVIATION
@@ -109,7 +107,7 @@ class KernelParams:
 
     @cached_property
     def log_prior_gradient(self) -> Float64Array:
-        """The gradient of :attr:`log_prior` with respect to the logarithms, (2 * axes + 3,)."""
+        """The gradient of :attr:`log_prior` with respect to ``logs``, (2 * axes + 3,)."""
         lengths = (
             LOG_SQUARED_LENGTH_MEAN - self._log_squared_lengths
         ) / LOG_SQUARED_LENGTH_DEVIATION**2
@@ -139,9 +137,9 @@ class KernelParams:
 def kernel(
     singles: Iterable[Float64Array], shape: tuple[int, ...], params: KernelParams
 ) -> Float64Array:
-    """Return k(x, x') from the axes' kernels m, which all have the given shape and are overwritten.
+    """Return k(x, x') from the axes' kernels m, which have this shape and are overwritten.
 
-    Axes are processed one by one, because a single array fits in the CPU cache and allocating memory is slow.
+    Axes are processed one at a time, so that the arrays fit in the CPU cache.
     """
     product, total = np.ones(shape), np.zeros(shape)
     for single, variance in zip(singles, params.additive_variances, strict=True):
@@ -153,7 +151,7 @@ def kernel(
 
 
 def singles_of(distances: Float64Array, params: KernelParams) -> Iterator[Float64Array]:
-    """Yield m for each axis, given distances (axes, n). Each array is valid until the next one is requested."""
+    """Yield m for each axis, given distances (axes, n). The same array is reused for all axes."""
     scaled, single = np.empty((2, distances.shape[1]))
     for distance, rate in zip(distances, params.rates, strict=True):
         np.multiply(distance, rate, out=scaled)
@@ -164,7 +162,10 @@ def singles_of(distances: Float64Array, params: KernelParams) -> Iterator[Float6
 def singles_between(
     codes: Float64Array, others: Float64Array, categorical: NDArray[np.bool_], params: KernelParams
 ) -> Iterator[Float64Array]:
-    """Yield m for each axis, (n, others), given codes (n, axes) and (others, axes), like :func:`singles_of`."""
+    """Yield m (n, others) for each axis, given codes (n, axes) and (others, axes).
+
+    The same array is reused for all axes.
+    """
     scaled, single = np.empty((2, len(codes), len(others)))
     axes = zip(codes.T, others.T, categorical, params.rates, strict=True)
     for along_axis, others_along_axis, is_categorical, rate in axes:
@@ -181,16 +182,16 @@ def matern(scaled: Float64Array, out: Float64Array) -> None:
     out += 1
     out *= scaled
     out += 1
-    # in NumPy 2.2 to 2.4, in-place np.negative is wrong at a stride of 64 bytes
+    # in NumPy 2.2 to 2.4, in-place np.negative is incorrect at a stride of 64 bytes
     np.multiply(scaled, -1.0, out=scaled)
     np.exp(scaled, out=scaled)
     out *= scaled
 
 
 def relative_gradient_by_length(scaled: Float64Array) -> Float64Array:
-    """Return the derivative of m with respect to the log squared length scale, divided by m, at scaled distances t.
+    """Return the derivative of m with respect to the log squared length scale, divided by m.
 
-    The derivative itself is t^2 (1 + t) / 6 exp(-t).
+    ``scaled`` contains scaled distances t. The derivative is t^2 (1 + t) / 6 exp(-t).
     """
     linear = 1 + scaled
     quadratic = scaled * scaled / 3
@@ -199,7 +200,7 @@ def relative_gradient_by_length(scaled: Float64Array) -> Float64Array:
 
 
 def make_distances(differences: Float64Array, is_categorical: bool) -> None:
-    """Convert differences along an axis to distances in place; different choices are at distance 1."""
+    """Convert differences along an axis to distances in place."""
     if is_categorical:
         np.not_equal(differences, 0, out=differences)
     else:
@@ -208,21 +209,21 @@ def make_distances(differences: Float64Array, is_categorical: bool) -> None:
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """The data that the process is fitted to: trials with one or two rungs each. Each rung is a row.
+    """The training data, with a row for each of a trial's one or two rungs.
 
-    A pair consists of two trials in either order, or of a trial and itself. Symmetric quantities are computed only once
-    per pair.
+    A pair is an unordered pair of trials, which may be the same trial. Symmetric quantities are
+    computed once per pair.
     """
 
     codes: Float64Array  # (trials, axes)
-    categorical: NDArray[np.bool_]  # (axes,), whether the axis has unordered choices
+    categorical: NDArray[np.bool_]  # (axes,), whether choices are unordered
     trial_index: NDArray[np.int64]  # (rows,), the trial of each row
     doublings: Float64Array  # (rows,), r for each row
-    max_doublings: float  # r at the largest budget of any trial, for which predictions are made
+    max_doublings: float  # r at the largest budget, the budget of predictions
 
     @cached_property
     def distances(self) -> Float64Array:
-        """The distances (axes, pairs) between the trials."""
+        """The distances between trials, (axes, pairs)."""
         first, second = np.triu_indices(len(self.codes))
         differences = self.codes[first] - self.codes[second]
         distances: Float64Array = np.ascontiguousarray(differences.T)
@@ -232,7 +233,7 @@ class TrainingSet:
 
     @cached_property
     def pair_index(self) -> NDArray[np.int64]:
-        """The pair index for any two rows, (rows, rows)."""
+        """The pair index of any two rows, (rows, rows)."""
         num_trials = len(self.codes)
         first, second = np.triu_indices(num_trials)
         of_trials = np.empty((num_trials, num_trials), dtype=np.int64)
@@ -241,19 +242,22 @@ class TrainingSet:
 
     @cached_property
     def noise_pattern(self) -> Float64Array:
-        """The noise covariance of the rows, (rows, rows), in half variances: 2 for a row with itself, 1 within a trial."""
+        """The noise covariance (rows, rows) divided by half of the noise variance.
+
+        The covariance of two rows includes the deviation that rungs of a trial share.
+        """
         same_trial = np.equal.outer(self.trial_index, self.trial_index)
         return same_trial + np.eye(len(self.trial_index))
 
     def summed_over_pairs(self, of_rows: Float64Array) -> Float64Array:
-        """Return the sums (pairs,) of a matrix (rows, rows) over the entries for each pair."""
+        """Sum the entries of a matrix (rows, rows) for each pair."""
         num_pairs = self.distances.shape[1]
         sums = np.bincount(self.pair_index.ravel(), of_rows.ravel(), num_pairs)
         return np.asarray(sums, dtype=np.float64)
 
 
 def inverse_of_lower(matrix: Float64Array) -> Float64Array:
-    """Invert a lower triangular matrix blockwise, which takes half as long as general inversion."""
+    """Invert a lower triangular matrix blockwise, which is twice as fast as general inversion."""
     size = len(matrix)
     if size <= LARGEST_BLOCK:
         return np.asarray(np.linalg.inv(matrix), dtype=np.float64)
@@ -270,11 +274,11 @@ def inverse_of_lower(matrix: Float64Array) -> Float64Array:
 
 
 class Queries:
-    """Configurations whose values are predicted, and their kernels with a training set.
+    """Configurations whose values are predicted.
 
-    ``pending`` (pending trials, axes) contains the codes of running trials without values, and ``candidates``
-    (candidates, axes) the codes of possible proposals. Both are predicted as if each pending trial had reached its
-    predicted value, which lowers the variance near it.
+    ``pending`` (pending trials, axes) contains the codes of running trials without values, and
+    ``candidates`` (candidates, axes) those of possible proposals. Predictions assume that pending
+    trials reach their predicted values, which lowers the variance near them.
     """
 
     def __init__(
@@ -285,11 +289,11 @@ class Queries:
         self._training = training
 
     def kernel_from_training(self, params: KernelParams) -> Float64Array:
-        """Return k(x, x') between training trials and queries, (trials, pending trials + candidates)."""
+        """Return k between training trials and queries, (trials, pending trials + candidates)."""
         return self._kernel_from(self._training.codes, params)
 
     def kernel_from_pending(self, params: KernelParams) -> Float64Array:
-        """Return k(x, x') between pending trials and queries, (pending trials, pending trials + candidates)."""
+        """Return k between pending trials and queries, (pending trials, pending trials + candidates)."""
         return self._kernel_from(self._codes[: self.num_pending], params)
 
     def _kernel_from(self, codes: Float64Array, params: KernelParams) -> Float64Array:
@@ -298,9 +302,9 @@ class Queries:
 
 
 class Posterior:
-    """The process with one set of kernel parameters, conditioned on the values of a training set's rows.
+    """The Gaussian process with given kernel parameters, conditioned on training data.
 
-    ``values`` (rows, outputs) holds the standardized y.
+    ``values`` (rows, outputs) is the standardized y.
     """
 
     def __init__(self, params: KernelParams, training: TrainingSet, values: Float64Array) -> None:
@@ -310,10 +314,10 @@ class Posterior:
         self._num_outputs = values.shape[1]
         slope, drift = params.slope, params.drift
         self._growth = slope * training.doublings  # s r, (rows,)
-        self._final_growth = slope * training.max_doublings  # s r at the budget of the predictions
+        self._final_growth = slope * training.max_doublings  # s r at the largest budget
         self._drift = drift * training.doublings  # u r, (rows,)
         self._final_drift = drift * training.max_doublings
-        # Budget-dependent factors of k: at the largest budget, and for any two rows.
+        # budget-dependent factors of k at the largest budget and for any two rows
         self._final_factor = (1 + self._final_growth) ** 2 + self._final_drift**2
         factors = np.stack([1 + self._growth, self._drift])
         self._growth_covariance: Float64Array = factors.T @ factors  # (rows, rows)
@@ -327,17 +331,17 @@ class Posterior:
         covariance = self._observed_covariance()
         cholesky = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
         inverse_root = inverse_of_lower(cholesky)
-        # faster than solving a linear system per query
+        # faster than solving linear systems for queries
         self._inverse = inverse_root.T @ inverse_root
         self._alpha = np.asarray(self._inverse @ values, dtype=np.float64)
-        # Log density of the kernel parameters given the values.
+        # log posterior density of the kernel parameters
         self.log_density = self._log_marginal_likelihood(cholesky) + params.log_prior
 
     def predict(self, queries: Queries) -> tuple[Float64Array, Float64Array]:
-        """Return the posterior mean (pending trials + candidates, outputs) and variance of g at the largest budget.
+        """Return the posterior mean and variance of g at the largest budget.
 
-        Both are conditioned on the pending trials. The variance (pending trials + candidates,) is the same for all
-        outputs.
+        The mean is (pending trials + candidates, outputs). The variance (pending trials + candidates,)
+        is the same for all outputs.
         """
         cross_covariance = self._cross_covariance(queries)
         solved = self._inverse @ cross_covariance
@@ -354,7 +358,7 @@ class Posterior:
         prior_covariance = kernel_from_pending * self._final_factor + offset_variance
         of_pending = cross_covariance[:, :num_pending]
         covariance = prior_covariance - of_pending.T @ solved
-        # Noisy observations of the pending trials would remove part of the variance.
+        # Subtract the variance that observations of the pending trials would explain.
         noise = self.params.noise_variance * np.eye(num_pending)
         observed = covariance[:, :num_pending] + noise
         cholesky = np.asarray(np.linalg.cholesky(observed), dtype=np.float64)
@@ -364,9 +368,9 @@ class Posterior:
 
     @cached_property
     def gradient(self) -> Float64Array:
-        """The gradient of :attr:`log_density` with respect to the logs of the kernel parameters, (2 * axes + 3,).
+        """The gradient of ``log_density`` with respect to the kernel parameters' ``logs``, (2 * axes + 3,).
 
-        The gradient of the likelihood is tr((alpha alpha' - K^-1) dK) / 2 (Rasmussen and Williams, equation 5.9).
+        The gradient of log p(y) is tr((alpha alpha' - K^-1) dK) / 2 (Rasmussen and Williams, equation 5.9).
         """
         outer = 0.5 * (self._alpha @ self._alpha.T / self._num_outputs - self._inverse)
         gradients = (self._gradient_by_axes(outer), self._gradient_by_others(outer))
@@ -375,10 +379,7 @@ class Posterior:
         )
 
     def _gradient_by_axes(self, outer: Float64Array) -> Float64Array:
-        """Return the likelihood's gradient for all axes, (2 * axes,).
-
-        It is taken with respect to the logs of the squared length scales and of the additive variances.
-        """
+        """Return the gradient of log p(y) for the squared length scales and additive variances, (2 * axes,)."""
         of_pairs = self._training.summed_over_pairs(outer * self._growth_covariance)
         variances = self.params.additive_variances
         scaled = self._training.distances * self.params.rates[:, None]
@@ -400,7 +401,7 @@ class Posterior:
         return np.concatenate([by_lengths, by_shares])
 
     def _gradient_by_others(self, outer: Float64Array) -> Float64Array:
-        """Return the likelihood's gradient with respect to the logs of the noise deviation, slope and drift, (3,)."""
+        """Return the gradient of log p(y) for the noise deviation, slope and drift, (3,)."""
         weighted = outer * self._kernel_of_rows
         by_noise = self.params.noise_variance * (outer * self._training.noise_pattern).sum()
         of_shared = weighted @ (1 + self._growth)
@@ -418,7 +419,7 @@ class Posterior:
         return -0.5 * mean_fit - complexity
 
     def _observed_covariance(self) -> Float64Array:
-        """Return K (rows, rows), with jitter on the diagonal to keep the inversion stable."""
+        """Return K (rows, rows) with jitter on the diagonal for numerical stability."""
         covariance: Float64Array = self._kernel_of_rows * self._growth_covariance
         trace = float(np.trace(covariance))
         jitter = 1e-6 * trace / len(covariance)
@@ -442,9 +443,9 @@ class Posterior:
 
 
 def predict(posteriors: Sequence[Posterior], queries: Queries) -> tuple[Float64Array, Float64Array]:
-    """Return the mean and standard deviation (pending trials + candidates, outputs) of a mixture of posteriors.
+    """Return the mean and standard deviation of a mixture of posteriors, weighted by density.
 
-    Each posterior is weighted by the probability of its kernel parameters.
+    Both are (pending trials + candidates, outputs).
     """
     logs = np.array([posterior.log_density for posterior in posteriors])
     densities = np.exp(logs - logs.max())  # relative to the highest
@@ -467,16 +468,16 @@ def predict(posteriors: Sequence[Posterior], queries: Queries) -> tuple[Float64A
 
 
 class KernelFitter:
-    """A fitter of kernel parameters to successive training sets; each fit starts from the result of the last one.
+    """Fits kernel parameters to successive training sets, starting each fit from the previous one.
 
-    The posterior is not sampled: sampling would take thousands of steps per proposal, and the first states of a
-    short chain predict poorly. A prediction is the mean over the kernel parameters that were found, weighted by
-    posterior density, which is Bayesian model averaging in Occam's window (Madigan and Raftery, 1994).
+    Predictions average over the most probable kernel parameters, weighted by posterior density, which
+    is Bayesian model averaging in Occam's window (Madigan and Raftery, 1994). MCMC sampling would need
+    thousands of steps per proposal, and the first states of a short chain predict poorly.
     """
 
     def __init__(self, num_axes: int) -> None:
         self._num_axes = num_axes
-        self._last_params: list[KernelParams] = []  # most probable ones from the last fit
+        self._last_params: list[KernelParams] = []  # best first
 
     def posteriors(
         self,
@@ -486,7 +487,7 @@ class KernelFitter:
         *,
         is_due: bool,
     ) -> list[Posterior]:
-        """Return the posteriors of a new fit if it ``is_due``, or else a single one with the last fit's best parameters."""
+        """Return the posteriors of a new fit if it ``is_due``, or else that of the last fit's best parameters."""
         if is_due or not self._last_params:
             return self.fit(training, values, random)
         return [Posterior(self._last_params[0], training, values)]
@@ -494,7 +495,7 @@ class KernelFitter:
     def fit(
         self, training: TrainingSet, values: Float64Array, random: np.random.Generator
     ) -> list[Posterior]:
-        """Return the posteriors with the most probable kernel parameters found, from which the next fit starts.
+        """Return the posteriors with the most probable kernel parameters.
 
         ``values`` (rows, outputs) is standardized.
         """
@@ -512,8 +513,8 @@ class KernelFitter:
 def _ascend(start: Posterior, training: TrainingSet) -> Posterior:
     """Return the most probable posterior found by gradient ascent.
 
-    The steps follow Rprop (Riedmiller and Braun, 1993): the sign of each component of the gradient gives the direction,
-    and the step size depends on whether the sign has changed. The ascent ends if the gradient is not finite.
+    The steps follow Rprop (Riedmiller and Braun, 1993). The ascent ends early if the gradient is not
+    finite.
     """
     num_rows = max(len(training.trial_index), NUM_ROWS_AT_LENGTH)
     num_steps = max(NUM_STEPS * NUM_ROWS_AT_LENGTH // num_rows, 2)
@@ -527,7 +528,7 @@ def _ascend(start: Posterior, training: TrainingSet) -> Posterior:
         agreement = np.sign(gradient * last_gradient)  # -1 if the sign has changed, 1 if not
         factor = np.choose(agreement.astype(int) + 1, (0.5, 1.0, 1.2))
         size = np.clip(size * factor, SMALLEST_STEP, LARGEST_STEP)
-        # parameters whose gradient has changed sign do not move
+        # a parameter does not move if the sign of its gradient has changed
         last_gradient = np.where(agreement < 0, 0.0, gradient)
         step = size * np.sign(last_gradient)
         moved = current.params.moved(step)

@@ -18,8 +18,8 @@ from raysweep.search.conditional_space import Code, ConditionalSpace
 from raysweep.search.encoding import Params
 from raysweep.search.gaussian_process import TrainingSet
 
-# The model is fitted to about NUM_VALUES values, one or two per trial. Half of the trials are the best
-# ones, a quarter are the latest, and a quarter are sampled from the rest.
+# The model is fitted to about NUM_VALUES values, one or two per trial. Half of the selected trials are
+# the best ones, a quarter are the latest, and a quarter are sampled from the rest.
 NUM_VALUES = 96
 BEST_SHARE = 1 / 2
 LATEST_SHARE = 1 / 4
@@ -93,9 +93,7 @@ class JointFront:
         self._owners = np.empty(0, dtype=np.int64)
         # Indices of the points on the joint front, by descending P.
         self._front: NDArray[np.int64] = np.empty(0, dtype=np.int64)
-        self._changed: dict[
-            int, Float64Array
-        ] = {}  # own fronts not merged yet, keyed by trial
+        self._changed: dict[int, Float64Array] = {}  # own fronts not merged yet, keyed by trial
 
     def put(self, trial: int, points: Float64Array) -> None:
         """Replace a trial's points (n, 2)."""
