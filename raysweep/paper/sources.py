@@ -1,4 +1,4 @@
-"""Scores of models from runs, recordings and files of published scores.
+"""Model scores from runs, recordings and files of published scores.
 
 A file has the columns ``polarity`` and ``similarity``, in [0, 1] or x100, and one column per parameter.
 ``num_examples`` is an alias for ``examples_per_rung``. Optional columns:
@@ -251,7 +251,7 @@ def _read_texts(frame: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def _read_numbers(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """Return the frame with all score and count columns as floats; scores that are x100 are divided by 100."""
+    """Return the frame with all score and count columns as floats; percentages are divided by 100."""
     frame = frame.copy()
     for column in ("polarity", "similarity"):
         frame[column] = number_column(frame, column)

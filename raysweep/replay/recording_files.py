@@ -108,7 +108,7 @@ def _recorded_sweep(frame: "pd.DataFrame", where: Mapping[str, str]) -> Recorded
         reference = polarity, similarity
         reference_point = GOALS.reference_point(reference)
     recording = RecordedSweep(trials, reference_point, reference, nullable=NULLABLE)
-    recording.space  # noqa: B018 (raises InputError if the configurations form no space)
+    recording.space  # noqa: B018 (raises InputError if the configurations do not form a valid space)
     if not recording.area:
         polarity, similarity = reference_point
         raise InputError(
@@ -124,7 +124,7 @@ def _select_rows(frame: "pd.DataFrame", column: str, value: str) -> "pd.DataFram
     """
     check_columns(frame, [column])
     try:
-        number = str(plain(float(value)))  # such as 1 for 1.0
+        number = str(plain(float(value)))  # for example, 1 for 1.0
     except (ValueError, OverflowError):
         number = value
     is_reference = frame["kind"] == "reference"
@@ -277,7 +277,7 @@ def to_frame(results: Results) -> "pd.DataFrame":
     if results.info.is_related:
         goals = " and ".join(results.info.goals)
         raise InputError(
-            f"{results.folder}: goals are {goals}; allowed: a run on labeled sentences"
+            f"{results.folder}: the run's goals are {goals}; allowed: polarity and similarity"
         )
     if not results.rungs:
         raise InputError(f"{results.folder}: no rung has finished, so there is nothing to record")

@@ -134,7 +134,5 @@ def test_fronts_and_reports_show_the_scores_of_rankings(run: Path) -> None:
 
 
 def test_recordings_need_polarity_and_similarity(run: Path) -> None:
-    with pytest.raises(
-        InputError, match="ranking and agreement; allowed: a run on labeled sentences"
-    ):
+    with pytest.raises(InputError, match="ranking and agreement; allowed: polarity and similarity"):
         to_frame(load(run))
