@@ -76,7 +76,7 @@ class RunOutcome:
 
 @contextlib.contextmanager
 def _interrupted_once() -> Iterator[None]:
-    """Ignore Ctrl-C and SIGTERM after the first one, so that they do not disturb the shutdown.
+    """After the first Ctrl-C or SIGTERM, ignore further ones, so that they do not interrupt the shutdown.
 
     Batch schedulers and spot instances send SIGTERM. Only the main thread can set signal handlers, so this does nothing
     in other threads.
@@ -292,7 +292,7 @@ def job_metadata(config: SweepConfig, place: str | None = None) -> dict[str, str
 
 @contextlib.contextmanager
 def metered(budget: BudgetConfig) -> Iterator[NodeMeter]:
-    """Yield a meter of the cluster's nodes, which is updated only if the budget has prices."""
+    """Yield a meter for the cluster's nodes. It is updated only if the budget has prices."""
     meter = NodeMeter(budget)
     with nodes.counted(meter.see) if budget.prices else contextlib.nullcontext():
         yield meter
