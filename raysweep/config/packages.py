@@ -30,7 +30,9 @@ def check(needs: Iterable[Need]) -> None:
         if importlib.util.find_spec(need.package) is None:
             alternative = ", or 'raysweep[gpu]' on a node with a GPU" if need.extra == "cpu" else ""
             install = f"pip install 'raysweep[{need.extra}]'{alternative}"
-            raise InputError(f"{need.key}: needs the package {need.package}: {install}")
+            raise InputError(
+                f"{need.key}: requires the {need.package} package; install it with: {install}"
+            )
 
 
 def needs_of_sweep(config: SweepConfig, space: Space) -> Iterator[Need]:

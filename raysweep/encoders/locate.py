@@ -261,7 +261,7 @@ def check_loadable(config: EncoderConfig, source: ModelSource) -> None:
             )
     if source.has_adapter and importlib.util.find_spec("peft") is None:
         raise InputError(
-            f"model {config.name!r} is a PEFT adapter, which needs the package peft: pip install peft"
+            f"model {config.name!r} is a PEFT adapter, which requires the peft package; install it with: pip install peft"
         )
 
 

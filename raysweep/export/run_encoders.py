@@ -129,7 +129,7 @@ class BaseModel:
 def joint_license(models: Mapping[str, BaseModel]) -> License:
     """Return the license of a model built from ``models``, which are keyed by role.
 
-    The license is unknown if that of any model is unknown.
+    The license is unknown if any model's license is unknown.
     """
     licenses = {name: model.license for name, model in models.items()}
     distinct = set(licenses.values())

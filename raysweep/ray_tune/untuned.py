@@ -40,7 +40,7 @@ class Untuned:
     """The closeness of watched pairs under the reference encoder and each tower's base model.
 
     ``FILE`` in the run's folder stores an array per encoder, set and geometry, and a digest of the relations. If
-    ``is_new``, stored values with another digest are replaced.
+    ``is_new``, stored values with a different digest are replaced.
 
     Raises:
         InputError: If the watched data has changed since the run began.
@@ -85,7 +85,7 @@ class Untuned:
         return self.relations.score(self._values[REFERENCE])
 
     def measure(self, towers: Iterable[Tower]) -> None:
-        """Measure and store missing values of the reference encoder and each tower's base model."""
+        """Measure the values of the reference encoder and each base model that are not stored yet."""
         prepared = self.prepared
         model, reference = EncoderConfig(**prepared.model), EncoderConfig(**prepared.reference)
         encoders = {

@@ -159,7 +159,13 @@ def _xy(points: Sequence[Point], goals: Goals) -> tuple[list[float], list[float]
 
 def _label_as_empty(axis: "Axes") -> None:
     axis.text(
-        0.5, 0.5, "No rung finished", transform=axis.transAxes, ha="center", color=FAINT, size=14
+        0.5,
+        0.5,
+        "No rungs have finished",
+        transform=axis.transAxes,
+        ha="center",
+        color=FAINT,
+        size=14,
     )
 
 

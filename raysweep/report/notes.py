@@ -98,7 +98,7 @@ def _on_documents(summary: Summary) -> Iterator[str]:
 
 def _on_test_scores(summary: Summary) -> Iterator[str]:
     if not summary.members:
-        yield "No rung finished, so there is no front."
+        yield "No rungs have finished, so there is no front."
     elif "test" not in summary.splits:
         yield "The test split was not scored. All scores are on dev, where the front was chosen."
     elif why := summary.front.why_partial("test"):

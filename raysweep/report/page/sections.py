@@ -216,7 +216,7 @@ def _front(material: Material) -> str:
     picture = f"<noscript>{image}</noscript>"
     if not summary.members:
         return section(
-            "front", "Front", paragraph("No rung finished, so the front is empty."), picture
+            "front", "Front", paragraph("No rungs have finished, so the front is empty."), picture
         )
     hint = "Hover over a mark to see its configuration, and click it to pin it."
     keys = "left and right arrows move along the front, up and down arrows move through a trial's rungs"
@@ -413,7 +413,7 @@ def _share_cell(share: Share | None) -> str:
 
 def _trials(summary: Summary) -> str:
     if not summary.trials:
-        return section("trials", "Trials", paragraph("No trial was proposed."))
+        return section("trials", "Trials", paragraph("No trials were proposed."))
     text = f"All trials ({len(summary.trials)}), each with the dev scores of its best point by the objective."
     if summary.results.info.constraints:
         text += " Parentheses mark points that violate a constraint."

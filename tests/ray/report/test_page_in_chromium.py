@@ -783,7 +783,7 @@ def test_hostile_texts_are_escaped(phone: Window, tmp_path: Path) -> None:
 def test_page_of_a_run_without_rungs(desktop: Window, tmp_path: Path) -> None:
     write_ledger(tmp_path, [StoredTrial({"loss": "triplet"}, "failed", "out of memory", [])])
     page = desktop.show(address_of(report_of(tmp_path)))
-    assert "No rung finished" in page.locator("main").inner_text()
+    assert "No rungs have finished" in page.locator("main").inner_text()
     assert page.locator("#trial-sheet tbody tr").count() == 1
     desktop.check_quiet()
 

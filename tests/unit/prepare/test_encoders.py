@@ -134,7 +134,7 @@ def test_missing_peft_package_is_reported(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     adapted = shutil.copytree(tiny_encoder, tmp_path / "lora")
     (adapted / ADAPTER).write_text("{}")
-    with pytest.raises(InputError, match=r"needs the package peft: pip install peft$"):
+    with pytest.raises(InputError, match=r"requires the peft package; .*: pip install peft$"):
         encoder.load(EncoderConfig(name=str(adapted)))
 
 

@@ -177,7 +177,7 @@ def test_sweep_without_trials_has_a_page(tmp_path):
     write_ledger(tmp_path, [], StoredSweep(reference=False, oracle=False, finish=None))
     write.write(tmp_path)
     text, page = read_page(tmp_path)
-    assert "No trial was proposed." in text and "No rung finished" in text
+    assert "No trials were proposed." in text and "No rungs have finished" in text
     # it was killed
     assert page.data["trials"] == page.data["members"] == [] and not page.data["isRunning"]
 

@@ -146,11 +146,11 @@ def test_a_ledger_with_a_truncated_last_line_reports_earlier_lines(tmp_path):
 def test_no_finished_rung_gives_a_note_and_valid_empty_files(tmp_path):
     write_ledger(tmp_path, [StoredTrial({"loss": "triplet"}, "failed", "out of memory", [])])
     summary = write.write(tmp_path).summary
-    assert "No rung finished, so there is no front." in notes(summary)
+    assert "No rungs have finished, so there is no front." in notes(summary)
     assert any("1 of 1 trials failed" in note for note in notes(summary))
     assert json.loads((tmp_path / "report" / "front.json").read_text()) == []
     assert pq.read_table(tmp_path / "report" / "rungs.parquet").num_rows == 0
-    assert "No rung finished" in (tmp_path / "report" / "report.html").read_text()
+    assert "No rungs have finished" in (tmp_path / "report" / "report.html").read_text()
     assert "out of memory" in (tmp_path / "report" / "front.md").read_text()
 
 
