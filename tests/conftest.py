@@ -30,6 +30,9 @@ LONG_FILES = (
 LANES = {"unit", "quality", "ray", "recovery", "gpu", "data"}
 
 
+# A call of Ray without a cluster is an error. Otherwise, Ray would start, or wait for a cluster that ended long ago.
+os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"
+
 gc.disable()  # until all modules are imported
 
 

@@ -38,6 +38,7 @@ def end_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """
     sweep, out = make(tmp_path, budget__trials="3")
     monkeypatch.setattr(run, "connected", _connected)
+    monkeypatch.setattr(run, "head_address", lambda: "192.0.2.1:6379")
     monkeypatch.setattr(run, "open_session", lambda *_: object())
 
     def end(
