@@ -82,8 +82,12 @@ def connected(
         )
     if address:
         check_cluster_file()
-        _check_address(address, key)
-    resolved = ray_internals.resolve_address(address) if address else "local"
+        # Ray itself would wait for minutes for a cluster that `auto` finds but that was killed
+        located = (ray_internals.find_local_cluster() if address == "auto" else None) or address
+        _check_address(located, key)
+        resolved = ray_internals.resolve_address(located)
+    else:
+        resolved = "local"
     options: dict[str, Any] = {"log_to_driver": show_workers, "logging_level": logging.ERROR}
     if log_level is not None:
         options["logging_config"] = ray.LoggingConfig(log_level=log_level.upper())

@@ -3,6 +3,7 @@
 ``tests/ray/ray_tune/test_ray_internals.py`` tests them with the installed version of Ray.
 """
 
+import contextlib
 import importlib
 import time
 from typing import TYPE_CHECKING, Any
@@ -92,6 +93,19 @@ def make_silent_reporter() -> Any:
             pass
 
     return SilentReporter() if IS_NOTEBOOK else None
+
+
+def find_local_cluster() -> str | None:
+    """Return the HOST:PORT address of this machine's cluster, as ``auto`` finds it, or None.
+
+    The cluster may have been killed, since Ray keeps its address in a file.
+    """
+    from ray._private.services import canonicalize_bootstrap_address
+
+    with contextlib.suppress(ConnectionError):
+        address: str | None = canonicalize_bootstrap_address("auto")
+        return address
+    return None
 
 
 def resolve_address(address: str) -> str:

@@ -4,6 +4,7 @@ import ctypes
 import os
 import re
 import signal
+import socket
 import threading
 import time
 from pathlib import Path
@@ -65,6 +66,25 @@ def test_ray_client_is_rejected() -> None:
         connected(ResourcesConfig(address="ray://head:10001")),
     ):
         pass
+
+
+def test_address_of_a_killed_cluster_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as unused:
+        unused.bind(("", 0))
+        port = unused.getsockname()[1]
+        file = tmp_path / "ray" / "ray_current_cluster"
+        file.parent.mkdir()
+        file.write_text(f"127.0.0.1:{port}")
+        monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+        monkeypatch.setattr("ray._private.services.find_gcs_addresses", set)
+        monkeypatch.setattr("ray.init", lambda **_: pytest.fail("Ray would wait for the cluster"))
+        with (
+            pytest.raises(InputError, match=f"resources.address: .*:{port}"),
+            connected(ResourcesConfig(address="auto")),
+        ):
+            pass
 
 
 @pytest.mark.parametrize(
