@@ -181,7 +181,7 @@ def _judged(
         names=[(row, None, "plain", None) for row in range(len(scores))],
         scores=scores,
         members=members,
-        counting=members,
+        feasible=members,
         rivals=members,
         reference=num,
         oracle=range(num + 1, len(scores)),

@@ -113,12 +113,12 @@ def watch(
         bool, typer.Option("--once", help="Show the current state of the run and exit.")
     ] = False,
     format: Annotated[
-        str, typer.Option(help="Output format: table, or with --once also json.")
+        str, typer.Option(help="Output format: table or, with --once, json.")
     ] = "table",
 ) -> None:
     """Show a running sweep: its trials, and its front as a table and a text plot.
 
-    The command exits when the sweep ends or if no driver is alive, and then prints how to resume the run. If the output
+    When the sweep ends, or if no driver is alive, the command prints how to resume the run and exits. If the output
     is a file or a pipe, it prints a line for each change, and the full view at the end. It writes nothing to the run.
     """
     from raysweep.report.watch import command

@@ -27,7 +27,7 @@ SEED = 0  # fixed for reproducible intervals
 class AreaDifference:
     """The hypervolume of run ``label`` minus that of run ``other`` on one split.
 
-    ``interval`` covers query noise and, if ``has_seeds``, seed noise. If there is no interval,
+    ``interval`` accounts for query noise and, if ``has_seeds``, seed noise. If there is no interval,
     ``why_none`` gives the reason.
     """
 

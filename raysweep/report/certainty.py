@@ -153,7 +153,7 @@ def _assess(
         names=stored.names,
         scores=scores,
         members=stored.rows(members).tolist(),
-        counting=stored.rows(feasible).tolist(),
+        feasible=stored.rows(feasible).tolist(),
         rivals=rivals,
         reference=reference,
         oracle=_rows_of(stored, "oracle"),

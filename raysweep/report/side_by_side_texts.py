@@ -123,8 +123,8 @@ def notes(comparison: SideBySide) -> Iterator[str]:
         text = "Intervals come from a paired bootstrap over queries"
         if any(difference.has_seeds for difference in comparison.differences):
             text += (
-                ". Intervals that also cover seeds use each configuration's mean scores. Their seed noise is pooled over "
-                "the configurations that ran more than once"
+                ". Intervals that also account for seeds use each configuration's mean scores. Their seed noise is pooled "
+                "over the configurations that ran more than once"
             )
         else:
             text += " and do not include training seeds"

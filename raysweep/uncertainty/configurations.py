@@ -150,7 +150,7 @@ def intervals(
     noise: SeedNoise,
     goals: Goals,
 ) -> list[list[ScoreIntervals]]:
-    """Return the intervals for each configuration's points, which cover queries and seeds.
+    """Return the intervals for each configuration's points, which account for queries and seeds.
 
     ``reference`` (2, queries) holds the reference encoder's scores. Intervals are clipped to the ranges of the scores in
     ``goals``.

@@ -17,14 +17,14 @@ from raysweep.uncertainty.noise import Noise
 from raysweep.uncertainty.resamples import RESAMPLES, Resamples
 
 PointName = tuple[int | None, int | None, str, float | None]
-"""A point's trial, step, kind and value. Points that do not come from a trial have no trial and step."""
+"""A point's trial, step, kind and value. Points that do not come from a trial have neither a trial nor a step."""
 
 _POINTS_AT_ONCE = 1000  # points per block, which limits a block of resampled means to 16 MB
 
 
 @dataclass(frozen=True)
 class PointUncertainty(ScoreIntervals):
-    """Uncertainty of a front member. The intervals cover the sampling of queries.
+    """Uncertainty of a front member. The intervals account for the sampling of queries.
 
     ``stability`` is the share of query resamples in which the point is on the front. It is not the probability that the
     point is truly on the front, because a lucky point is also on the front in most resamples. ``knee_share`` is the share
@@ -58,8 +58,8 @@ class Floor:
 class FrontUncertainty:
     """Intervals for one split at confidence ``level``.
 
-    They cover the sampling of queries. If ``has_seeds`` is True, the intervals for hypervolume, share and floor also cover
-    seed noise.
+    They account for the sampling of queries. If ``has_seeds`` is True, the intervals for hypervolume, share and floor also
+    account for seed noise.
     """
 
     members: Mapping[PointName, PointUncertainty]
@@ -82,7 +82,7 @@ class FrontUncertainty:
 
     @property
     def knee_region(self) -> tuple[PointName, ...]:
-        """Return the smallest set of members that contains the knee in at least a share ``level`` of the resamples.
+        """Return the smallest set of members that contains the knee in at least a fraction ``level`` of the resamples.
 
         Members are sorted by descending knee share.
         """
@@ -94,27 +94,27 @@ class FrontUncertainty:
 class FrontQueryScores:
     """Per-query scores of the points needed to assess a front on one split.
 
-    ``members``, ``counting``, ``rivals``, ``reference``, ``oracle`` and ``floor`` are rows of ``scores``.
+    ``members``, ``feasible``, ``rivals``, ``reference``, ``oracle`` and ``floor`` are rows of ``scores``.
 
     Attributes:
         names: Names of all points.
         scores: P and S of all points, (points, 2, queries).
         members: Points on the front.
-        counting: Members that meet the constraints.
+        feasible: Members that meet the constraints.
         rivals: All points from trials, including members.
         reference: The reference encoder, or None.
         oracle: Points of the oracle; may be empty.
         floor: Points of the linear probe; may be empty.
         least: Minimum P and S that the constraints require.
-        trained: Configurations of the counting members, if any of the run's configurations were trained several times.
-            Areas are then computed for configurations, and their intervals also cover seed noise.
+        trained: Configurations of the feasible members, if any of the run's configurations were trained several times.
+            Areas are then computed for configurations, and their intervals also account for seed noise.
         goals: The scores that serve as P and S.
     """
 
     names: Sequence[PointName]
     scores: Float64Array
     members: Sequence[int]
-    counting: Sequence[int]
+    feasible: Sequence[int]
     rivals: Sequence[int]
     reference: int | None
     oracle: Sequence[int] = ()
@@ -149,7 +149,7 @@ class FrontQueryScores:
             names=[self.names[row] for row in rows],
             scores=self.scores[rows],
             members=members,
-            counting=self.among_judged(self.counting),
+            feasible=self.among_judged(self.feasible),
             rivals=members,
             reference=None if self.reference is None else rows.index(self.reference),
             oracle=self.among_judged(self.oracle),
@@ -239,7 +239,7 @@ def _knee_shares(front: FrontQueryScores, noise: Noise) -> dict[int, float]:
 
     Members that violate a constraint are excluded unless all members do.
     """
-    eligible = list(front.counting or front.members)
+    eligible = list(front.feasible or front.members)
     if not eligible:
         return {}
     knee_indices = knees(noise.resampled[:, eligible]).tolist()
@@ -270,9 +270,9 @@ class _Compared:
 
     @classmethod
     def of(cls, front: FrontQueryScores, noise: Noise, reference: int, seed: int) -> "_Compared":
-        """Return the rows of the counting members, or of their configurations if ``front.trained`` is set."""
+        """Return the rows of the feasible members, or of their configurations if ``front.trained`` is set."""
         if front.trained is None:
-            return cls(noise, front.counting, reference, front.oracle, front.floor)
+            return cls(noise, front.feasible, reference, front.oracle, front.floor)
         rows = [reference, *front.oracle, *front.floor]
         untrained = front.scores[rows]
         resamples = len(noise.resampled)
@@ -293,7 +293,7 @@ def _areas(
     front: FrontQueryScores, query_noise: Noise, seed: int
 ) -> tuple[Interval | None, Interval | None, Floor | None]:
     """Return the intervals for hypervolume and share, and the floor."""
-    if front.reference is None or not front.counting:
+    if front.reference is None or not front.feasible:
         return None, None, None
     compared = _Compared.of(front, query_noise, front.reference, seed)
     noise = compared.noise

@@ -84,7 +84,7 @@ class Embedded:
         return embeddings[[self.rows[sentence] for sentence in sentences]]
 
     def similarities(self, first: Sequence[str], second: Sequence[str]) -> Values:
-        """Return the similarities of pairs of a query and a document, (pairs,)."""
+        """Return the similarity of each query-document pair, (pairs,)."""
         left = self.of_sentences(first, "query").astype(np.float64)
         right = self.of_sentences(second).astype(np.float64)
         products: Values = np.einsum("ij,ij->i", left, right)

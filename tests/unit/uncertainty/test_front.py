@@ -36,7 +36,7 @@ def front_of(scores: np.ndarray, **others: object) -> FrontQueryScores:
         "oracle": [1, 2, 3],
         "floor": [4, 5],
     }
-    return FrontQueryScores(names, scores, MEMBERS, **{"counting": MEMBERS, **defaults, **others})  # type: ignore[arg-type]
+    return FrontQueryScores(names, scores, MEMBERS, **{"feasible": MEMBERS, **defaults, **others})  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -106,12 +106,12 @@ def test_missing_scores_yield_no_intervals(scores: np.ndarray) -> None:
     only_reference = assess(front_of(scores, oracle=[], floor=[]), seed=0, resamples=20)
     assert only_reference.hypervolume is not None
     assert (only_reference.share, only_reference.floor) == (None, None)
-    no_feasible = assess(front_of(scores, counting=[]), seed=0, resamples=20)
+    no_feasible = assess(front_of(scores, feasible=[]), seed=0, resamples=20)
     assert no_feasible.hypervolume is None and no_feasible.knee_region
 
 
 def test_one_point_and_one_query(scores: np.ndarray) -> None:
-    alone = dataclasses.replace(front_of(scores, rivals=[6], counting=[6]), members=[6])
+    alone = dataclasses.replace(front_of(scores, rivals=[6], feasible=[6]), members=[6])
     uncertainty = assess(alone, seed=0, resamples=20)
     (point,) = uncertainty.members.values()
     assert (point.stability, point.knee_share, point.in_knee_region) == (1, 1, True)
