@@ -1,4 +1,4 @@
-"""Changes on watched data, which a sweep measures but does not optimize, and the adiabatic range of learning rates.
+"""Changes in scores on watched data, which a sweep measures but does not optimize for, and the adiabatic learning rates.
 
 The **adiabatic range** (Vasilyev et al., arXiv 2407.00923) is the set of learning rates at which the target improves
 significantly and no watched set worsens significantly. Significance is tested with a paired bootstrap.
@@ -55,7 +55,8 @@ class AdiabaticRange:
 def adiabatic_range(rungs: Sequence[WatchedRung], geometry: Geometry) -> AdiabaticRange | None:
     """Return the adiabatic range, or None if there is no target.
 
-    All trials with a learning rate must meet the criteria. Watched sets that are too small to be tested are ignored.
+    A learning rate is in the range only if all trials at that rate meet the criteria. Watched sets that are too small to
+    be tested are ignored.
     """
     by_rate: dict[float, list[Watched]] = {}
     for rung in sort_rungs(rungs):

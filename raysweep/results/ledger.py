@@ -240,7 +240,7 @@ def _check_lease(run: Folder, num_events: int, noted: dict[str, Any] | None) -> 
     number = noted.get("number") if isinstance(noted, dict) else None
     if not isinstance(number, int) or number < 1:
         raise InputError(
-            f"{lease}: is damaged and does not name the ledger's last event; remove it to skip this check"
+            f"{lease}: is damaged and does not record the ledger's last event; remove it to skip this check"
         )
     if number > num_events:
         raise InputError(

@@ -40,7 +40,7 @@ def absolute(location: str) -> str:
         if location.partition(":/")[0] in SCHEMES:
             # The value is not repeated, because it may contain a key.
             raise ValueError(
-                "is a URI with one slash after the scheme; allowed: two slashes, as in s3://BUCKET/PREFIX"
+                "is a URI with one slash after the scheme; expected two slashes, as in s3://BUCKET/PREFIX"
             )
         try:
             return str(Path(location).expanduser().absolute())
@@ -56,7 +56,7 @@ def absolute(location: str) -> str:
         allowed = " or ".join(f"{scheme}://BUCKET/PREFIX" for scheme in SCHEMES)
         raise ValueError(f"has the scheme {parts.scheme}://; allowed: a folder, {allowed}")
     if not parts.netloc:
-        raise ValueError(f"has no bucket; allowed: {parts.scheme}://BUCKET/PREFIX")
+        raise ValueError(f"has no bucket; expected {parts.scheme}://BUCKET/PREFIX")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     if unknown := sorted(set(options) - set(OPTIONS)):
         raise ValueError(
@@ -78,9 +78,9 @@ def _check_names(bucket: str, prefix: str) -> None:
             f"the bucket is {bucket!r}; allowed characters: letters, digits, dots, dashes and underscores"
         )
     if {".", ".."} & set(prefix.split("/")):
-        raise ValueError(f"the prefix is {prefix.strip('/')!r}; required: no part that is . or ..")
+        raise ValueError(f"the prefix is {prefix.strip('/')!r}; no part may be . or ..")
     if _CONTROL_CHARACTER.search(prefix):
-        raise ValueError(f"the prefix is {prefix.strip('/')!r}; required: no control characters")
+        raise ValueError(f"the prefix is {prefix.strip('/')!r}; control characters are not allowed")
 
 
 def _check_options(options: dict[str, str]) -> None:
