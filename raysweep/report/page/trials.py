@@ -119,7 +119,7 @@ def trial_values(summary: Summary, indices: Mapping[Point, int]) -> list[Json]:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the trial table; ``key`` is the name by which the script sorts it."""
+    """A column of the trial table; ``key`` identifies the column to the script that sorts the table."""
 
     key: str
     name: str
