@@ -82,8 +82,7 @@ def connected(
         )
     if address:
         check_cluster_file()
-        # Ray itself would wait for minutes for a cluster that `auto` finds but that was killed
-        located = (ray_internals.find_local_cluster() if address == "auto" else None) or address
+        located = ray_internals.locate(address)
         _check_address(located, key)
         resolved = ray_internals.resolve_address(located)
     else:

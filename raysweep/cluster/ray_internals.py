@@ -3,7 +3,6 @@
 ``tests/ray/ray_tune/test_ray_internals.py`` tests them with the installed version of Ray.
 """
 
-import contextlib
 import importlib
 import time
 from typing import TYPE_CHECKING, Any
@@ -95,17 +94,20 @@ def make_silent_reporter() -> Any:
     return SilentReporter() if IS_NOTEBOOK else None
 
 
-def find_local_cluster() -> str | None:
-    """Return the HOST:PORT address of this machine's cluster, as ``auto`` finds it, or None.
+def locate(address: str) -> str:
+    """Return the HOST:PORT address that ``auto`` stands for; return any other address unchanged.
 
-    The cluster may have been killed, since Ray keeps its address in a file.
+    The cluster may have been killed, since Ray keeps its address in a file. Without any cluster, ``auto`` is returned.
     """
     from ray._private.services import canonicalize_bootstrap_address
 
-    with contextlib.suppress(ConnectionError):
-        address: str | None = canonicalize_bootstrap_address("auto")
+    if address != "auto":
         return address
-    return None
+    try:
+        located: str | None = canonicalize_bootstrap_address(address)
+    except ConnectionError:
+        return address
+    return located or address
 
 
 def resolve_address(address: str) -> str:
